@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+# One interface target carries what every target of ours is compiled with.
+add_library(andiron_flags INTERFACE)
+target_compile_options(andiron_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Wcast-align -Woverloaded-virtual -Wconversion -Wsign-conversion -Wimplicit-fallthrough
+  -fno-strict-aliasing -fstack-protector-strong)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A statement expression in TRY() draws a dangling-reference false positive in some versions.
+  target_compile_options(andiron_flags INTERFACE -Wlogical-op -Wduplicated-cond)
+endif()
+target_compile_definitions(andiron_flags INTERFACE _FILE_OFFSET_BITS=64)
+if(CMAKE_BUILD_TYPE STREQUAL "Release" OR CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+  target_compile_definitions(andiron_flags INTERFACE _FORTIFY_SOURCE=2)
+endif()
+
+if(ANDIRON_SANITIZE)
+  add_compile_options(-fsanitize=${ANDIRON_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${ANDIRON_SANITIZE})
+endif()
