@@ -6,6 +6,6 @@ namespace andiron::detail {
 }
 
 /// Ends the process when an invariant of ours is broken; always on. Never for bad input.
-#define CHECK(expression)                                                               \
-  ((expression) ? static_cast<void>(0)                                                  \
+#define CHECK(expression)              \
+  ((expression) ? static_cast<void>(0) \
                 : ::andiron::detail::check_failed(#expression, __FILE__, __LINE__))

@@ -29,10 +29,10 @@ enum class Errc {
   unavailable,
   bad_request,
   bad_config,
-  not_found,         // no such route or job
+  not_found,  // no such route or job
   method_not_allowed,
-  too_large,         // a request, a header, a folder past its bound
-  already_running,   // another agent owns the runtime folder
+  too_large,        // a request, a header, a folder past its bound
+  already_running,  // another agent owns the runtime folder
 };
 
 const std::error_category& andiron_category() noexcept;
@@ -63,8 +63,8 @@ Error make_error(Errc code, std::string context, const char* file = __builtin_FI
                  int line = __builtin_LINE());
 
 /// An error from errno or a negated `cqe->res`, which must be positive here.
-Error make_system_error(int errno_value, std::string context,
-                        const char* file = __builtin_FILE(), int line = __builtin_LINE());
+Error make_system_error(int errno_value, std::string context, const char* file = __builtin_FILE(),
+                        int line = __builtin_LINE());
 
 }  // namespace andiron
 

@@ -18,7 +18,8 @@ struct ByteRange {
 /// Sum of the lengths, in bytes.
 inline std::uint64_t total_length(const std::vector<ByteRange>& ranges) noexcept {
   std::uint64_t sum = 0;
-  for (const ByteRange& range : ranges) sum += range.length;
+  for (const ByteRange& range : ranges)
+    sum += range.length;
   return sum;
 }
 

@@ -23,8 +23,8 @@ class [[nodiscard]] Result : public tl::expected<T, Error> {
   Result wrap(std::string_view doing) && {
     if (!this->has_value()) {
       Error& error = this->error();
-      error.context = error.context.empty() ? std::string(doing)
-                                            : std::string(doing) + ": " + error.context;
+      error.context =
+          error.context.empty() ? std::string(doing) : std::string(doing) + ": " + error.context;
     }
     return std::move(*this);
   }
@@ -38,11 +38,11 @@ T take_value(Result<T>&& result) {
 }  // namespace detail
 
 /// `auto x = TRY(f());` gives the value, or returns f's error from the enclosing function.
-#define TRY(expression)                                                              \
-  __extension__({                                                                    \
-    auto andiron_try_result = (expression);                                          \
-    if (!andiron_try_result) return std::move(andiron_try_result).error();           \
-    ::andiron::detail::take_value(std::move(andiron_try_result));                    \
+#define TRY(expression)                                                    \
+  __extension__({                                                          \
+    auto andiron_try_result = (expression);                                \
+    if (!andiron_try_result) return std::move(andiron_try_result).error(); \
+    ::andiron::detail::take_value(std::move(andiron_try_result));          \
   })
 
 }  // namespace andiron

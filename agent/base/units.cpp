@@ -39,8 +39,10 @@ std::string lower(std::string_view text) {
 }
 
 std::string_view trim(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+  while (!text.empty() && (text.front() == ' ' || text.front() == '\t'))
+    text.remove_prefix(1);
+  while (!text.empty() && (text.back() == ' ' || text.back() == '\t'))
+    text.remove_suffix(1);
   return text;
 }
 
@@ -53,8 +55,7 @@ Result<Bytes> parse_bytes(std::string_view text) {
   };
   const std::size_t digits = body.find_first_not_of("0123456789.");
   const std::string_view number = body.substr(0, digits);
-  const std::string unit =
-      digits == std::string_view::npos ? "" : lower(trim(body.substr(digits)));
+  const std::string unit = digits == std::string_view::npos ? "" : lower(trim(body.substr(digits)));
   double value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value,
                                             std::chars_format::fixed);

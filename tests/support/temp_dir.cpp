@@ -45,7 +45,8 @@ std::filesystem::path TempDir::write_random(std::string_view name, std::uint64_t
   if (!fd) throw std::runtime_error("open " + target.string());
   std::mt19937_64 random(bytes);
   std::vector<std::uint64_t> block(131072);
-  for (std::uint64_t& word : block) word = random();
+  for (std::uint64_t& word : block)
+    word = random();
   for (std::uint64_t done = 0; done < bytes;) {
     block[0] = done;  // No two blocks alike.
     const std::size_t count = std::min<std::uint64_t>(bytes - done, block.size() * 8);

@@ -14,7 +14,8 @@ TEST(Mailbox, CarriesEveryValueInOrderFromEachThread) {
   ASSERT_TRUE(mailbox.has_value());
   constexpr int kEach = 1000;
   const auto push_from = [&](int first) {
-    for (int i = 0; i < kEach; ++i) mailbox->push(first + i);
+    for (int i = 0; i < kEach; ++i)
+      mailbox->push(first + i);
   };
   std::thread one(push_from, 0);
   std::thread two(push_from, kEach);
@@ -22,7 +23,8 @@ TEST(Mailbox, CarriesEveryValueInOrderFromEachThread) {
   while (seen.size() < 2 * kEach) {
     pollfd entry{mailbox->fd(), POLLIN, 0};
     ASSERT_EQ(::poll(&entry, 1, 5000), 1);
-    for (const int value : mailbox->drain()) seen.push_back(value);
+    for (const int value : mailbox->drain())
+      seen.push_back(value);
   }
   one.join();
   two.join();

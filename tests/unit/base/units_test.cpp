@@ -32,7 +32,8 @@ TEST(ParseDuration, TakesUnitsAndSums) {
 }
 
 TEST(ParseDuration, RefusesTheRest) {
-  for (const char* text : {"", "30", "m", "-5s", "1.5h", "9999999999999999999s", "200000d", "5 m"}) {
+  for (const char* text :
+       {"", "30", "m", "-5s", "1.5h", "9999999999999999999s", "200000d", "5 m"}) {
     EXPECT_FALSE(parse_duration(text).has_value()) << text;
   }
 }

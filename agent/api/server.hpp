@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/base/result.hpp"
+#include "agent/os/peer.hpp"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace andiron::api {
+
+using ConnectionId = std::uint64_t;
+
+/// A request that kept HTTP's rules and our limits. The target is split and percent-decoded.
+struct Request {
+  ConnectionId connection = 0;
+  std::string method;  // "GET", "POST", "DELETE"
+  std::string path;    // "/v1/models/a%2Fb/warm" is {"v1","models","a/b","warm"} below
+  std::vector<std::string> segments;
+  std::map<std::string, std::string> query;
+  std::string body;
+  bool accepts_ndjson = false;  // Accept: application/x-ndjson
+  os::Peer peer;
+};
+
+struct Response {
+  unsigned status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+};
+
+/// `{"error":{"code":...,"message":...}}` with the status that fits the code.
+Response error_response(const Error& error);
+unsigned http_status(Errc code) noexcept;
+
+/// HTTP/1.1 with keep-alive on a Unix stream socket. Each request is answered once, now or later,
+/// by respond(), or by a stream of NDJSON lines (chunked): begin_stream(), write_line()..., end().
+/// A connection that went away makes them do nothing. Limits: 64 KiB a request (header and body),
+/// 256 connections (streams counted apart, 256 of them), 10 s to send a request, 60 s idle,
+/// 1 MiB of unread lines a stream (then it is cut: a slow reader holds nobody up).
+/// Thread: the loop's. Never blocks.
+class Server {
+ public:
+  struct Limits {
+    std::size_t request_bytes = 64 * 1024;
+    std::size_t connections = 256;
+    std::size_t streams = 256;
+    std::size_t stream_backlog = 1024 * 1024;
+    std::chrono::milliseconds request_deadline{10'000};
+    std::chrono::milliseconds idle_deadline{60'000};
+  };
+  struct Callbacks {
+    std::function<void(Request)> on_request;
+    /// The peer is gone, or its stream was cut. Once for each connection that had an unfinished
+    /// answer.
+    std::function<void(ConnectionId)> on_gone;
+  };
+
+  Server(boost::asio::io_context& loop, Limits limits, Callbacks callbacks);
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  /// Binds and listens: a stale socket file is replaced (the caller holds the runtime folder's
+  /// lock, so nobody else listens there), mode 0660, group `group` where it exists. Sets
+  /// `group_missing`.
+  Result<void> listen(const std::string& socket_path, const std::string& group);
+  bool group_missing() const noexcept;
+
+  void respond(ConnectionId connection, Response response);
+  void begin_stream(ConnectionId connection, unsigned status = 200);
+  void write_line(ConnectionId connection, std::string line);  // without its newline
+  void end_stream(ConnectionId connection);
+
+  /// Stops accepting, closes idle connections, gives answers in progress until the deadline, then
+  /// closes the rest and calls `done`. Unlinks the socket.
+  void shutdown(std::chrono::milliseconds deadline, std::function<void()> done);
+
+  std::size_t connections() const noexcept;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace andiron::api

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "agent/os/file.hpp"
+
+namespace andiron::catalog {
+
+/// A tensor as its file's header describes it.
+struct Tensor {
+  std::string name;
+  std::string dtype;                 // "Q4_K", "F16", "BF16", ...: the format's own names
+  std::vector<std::uint64_t> shape;  // as in the header: GGUF's innermost dimension first
+  std::uint32_t file = 0;            // index into Resolved::files
+  std::uint64_t offset = 0;          // from the start of the file, in bytes
+  std::uint64_t bytes = 0;
+};
+
+struct ModelFile {
+  std::string path;  // absolute, symlinks resolved
+  os::FileIdentity identity;
+  bool companion = false;  // named by `also`: kept warm with the model, no weights of it
+};
+
+/// A source, resolved: which bytes on this machine it means now.
+struct Resolved {
+  std::string source;
+  std::vector<ModelFile> files;    // each inode once; weights in load order, then companions
+  std::vector<Tensor> tensors;     // empty unless asked for
+  std::uint64_t bytes = 0;         // of all files
+  std::vector<std::string> watch;  // paths whose change may change this answer: folders, manifests,
+                                   // refs, symlinks; files themselves are not repeated here
+  std::vector<std::string> notes;  // for people: duplicates pointed out, files skipped, and why
+};
+
+}  // namespace andiron::catalog

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/base/mapped_region.hpp"
+#include "agent/base/range.hpp"
+#include "agent/base/result.hpp"
+
+namespace andiron::os {
+
+/// How much of a file is in the page cache. Unknown is a value: nullopt with the reason.
+struct Residency {
+  std::optional<std::uint64_t> resident_bytes;
+  std::string reason;  // why it is unknown; empty otherwise
+};
+
+enum class ResidencyMethod { automatic, cachestat, mincore };
+
+/// Counts the resident bytes of `size` bytes of fd. `automatic` asks cachestat(2) where it tells
+/// the truth: not on overlayfs (it reads the overlay's own empty mapping) and not where it
+/// answers EPERM or ENOSYS; then mincore(2) over a mapping of its own, which is right only for the
+/// owner, a writer or CAP_FOWNER (others are told "all resident": unknown). The tail page counts as
+/// the bytes of the file in it. Blocks: for the walk, about 10 ms for 16 GiB in small folios.
+Residency read_residency(int fd, std::uint64_t size,
+                         ResidencyMethod method = ResidencyMethod::automatic);
+
+/// The ranges of [0, size) that are not resident, page aligned (the last one ends at size), in
+/// order, neighbours merged; gaps of resident pages shorter than `merge_gap` bytes between two
+/// missing ranges are swallowed, so that a checkerboard does not become a million reads. At most
+/// `limit` ranges: past it the rest of the file is one range.
+/// Errors: unavailable when residency cannot be known (then treat all as missing).
+Result<std::vector<ByteRange>> missing_ranges(int fd, std::uint64_t size,
+                                              std::uint64_t merge_gap = 0,
+                                              std::size_t limit = 65536);
+
+/// Bytes that /proc/self/smaps calls Locked of the mapping that starts at `address`: what is
+/// really there and locked, while VmLck counts what is not there yet too.
+Result<std::uint64_t> locked_bytes(const MappedRegion& region);
+
+}  // namespace andiron::os

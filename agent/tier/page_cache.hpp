@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/base/mailbox.hpp"
+#include "agent/base/mapped_region.hpp"
+#include "agent/base/unique_fd.hpp"
+#include "agent/base/vocabulary.hpp"
+#include "agent/os/file.hpp"
+#include "agent/stream/engine.hpp"
+
+namespace andiron::tier {
+
+/// One file kept in the page cache, and how. Born complete; ending it unlocks and unmaps, which
+/// walks its pages: not on the control loop for big files (hand it to the slow lane).
+/// With hold `cached` it owns nothing: no fd that would keep a deleted file's blocks.
+struct HeldFile {
+  std::string path;
+  os::FileIdentity identity;
+  Hold hold = Hold::cached;
+  UniqueFd fd;                       // `mapped` and firmer
+  MappedRegion mapping;              // `mapped` and firmer; MADV_NORMAL always
+  std::uint64_t resident_bytes = 0;  // as verified when the fill ended
+  bool resident_known = true;
+  std::uint64_t locked_bytes = 0;  // smaps Locked
+};
+
+/// How pages are brought in; the fastest for a device differs (notes in page_cache_fill.cpp).
+enum class FillMethod { automatic, populate, readahead_populate, buffered_reads };
+
+struct FillFile {
+  std::string path;
+  os::FileIdentity identity;  // what it must still be: else stale
+};
+
+/// A model's files on one device, to be filled on that device's lane.
+struct FillRequest {
+  std::uint64_t job = 0;
+  std::vector<FillFile> files;
+  Hold hold = Hold::mapped;
+  Priority priority = Priority::normal;
+  FillMethod method = FillMethod::automatic;
+};
+
+struct StageTimes {
+  std::chrono::nanoseconds locate{0};  // open, stat, residency walk
+  std::chrono::nanoseconds read{0};
+  std::chrono::nanoseconds place{0};  // map and lock
+  std::chrono::nanoseconds verify{0};
+};
+
+/// How a fill ended. Files that were done are in `held` even when a later one failed.
+struct FillOutcome {
+  std::uint64_t job = 0;
+  std::vector<HeldFile> held;
+  std::optional<Error> error;  // the first: stale, cancelled, timeout, truncated, io_error, ...
+  std::optional<std::string> lock_limit;  // residency was reached, the whole hold was not: why
+  std::vector<std::string> notes;         // "xfs-on-fuse: residency unknown", method fallbacks
+  StageTimes stages;
+  std::uint64_t bytes_read = 0;  // that were missing and are there now
+};
+
+/// The task that fills. For each file: open, check identity, find what is missing, map and (for
+/// `locked`) mlock2(MLOCK_ONFAULT) first so that nothing filled can go again, bring in what is
+/// missing in windows, verify, fill holes (three rounds), check the identity again.
+/// Every end, also abandonment, pushes exactly one outcome to `done`.
+std::unique_ptr<stream::LaneTask> make_fill_task(FillRequest request,
+                                                 std::shared_ptr<stream::TransferControl> control,
+                                                 std::shared_ptr<Mailbox<FillOutcome>> done);
+
+/// Gives a file's own clean pages back: posix_fadvise(DONTNEED) over all of it. Pages that somebody
+/// maps or locks stay. Blocks. Returns the bytes still resident, where that is known.
+Result<std::optional<std::uint64_t>> give_pages_back(const std::string& path,
+                                                     const os::FileIdentity& identity);
+
+}  // namespace andiron::tier
