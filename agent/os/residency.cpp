@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "agent/os/residency.hpp"
 
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -8,12 +9,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <limits>
 #include <string_view>
 #include <system_error>
 
+#include "agent/base/unique_fd.hpp"
 #include "agent/base/units.hpp"
 #include "agent/os/text_file.hpp"
 
@@ -233,6 +236,49 @@ Result<void> add_missing_pages(int fd, std::uint64_t at, std::uint64_t length,
   return {};
 }
 
+/// A line of smaps may end with a path of any length, which does not matter to us.
+constexpr std::size_t kSmapsLine = 512;
+
+/// Adds up what is locked of [begin, end) from the lines of smaps, whose areas come in order.
+class LockedSum {
+ public:
+  LockedSum(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end) {}
+
+  /// False when no later line can matter.
+  bool take(std::string_view line) {
+    const std::size_t dash = line.find('-');
+    const std::size_t space = line.find(' ');
+    if (dash < space) {
+      const auto from = parse_number(line.substr(0, dash), 16);
+      const auto to = parse_number(line.substr(dash + 1, space - dash - 1), 16);
+      if (from && to) {
+        overlap_ = std::min(*to, end_) - std::min(std::max(*from, begin_), std::min(*to, end_));
+        present_ = 0;
+        return *from < end_;
+      }
+    }
+    if (overlap_ == 0) return true;
+    if (line.starts_with("Rss:")) {
+      const std::vector<std::string_view> words = fields(line);
+      if (words.size() >= 2) present_ = parse_number(words[1]).value_or(0) * kKiB;
+    } else if (line.starts_with("VmFlags:")) {
+      const std::vector<std::string_view> flags = fields(line);
+      if (std::find(flags.begin(), flags.end(), "lo") != flags.end()) {
+        bytes_ += std::min(present_, overlap_);
+      }
+    }
+    return true;
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t begin_;
+  std::uint64_t end_;
+  std::uint64_t overlap_ = 0;
+  std::uint64_t present_ = 0;
+  std::uint64_t bytes_ = 0;
+};
+
 }  // namespace
 
 Residency read_residency(int fd, std::uint64_t size, ResidencyMethod method) {
@@ -277,24 +323,28 @@ Result<std::vector<ByteRange>> missing_ranges(int fd, std::uint64_t size, std::u
 }
 
 Result<std::uint64_t> locked_bytes(const MappedRegion& region) {
+  if (!region) return 0;
   const auto begin = reinterpret_cast<std::uintptr_t>(region.data());
-  const std::uint64_t end = begin + region.size();
-  const std::string text = TRY(read_text("/proc/self/smaps", std::size_t{64} << 20));
-  std::uint64_t locked = 0;
-  bool inside = false;
-  for (const std::string_view line : split(text, '\n')) {
-    const std::size_t dash = line.find('-');
-    const std::size_t space = line.find(' ');
-    if (dash != std::string_view::npos && dash < space) {
-      const auto from = parse_number(line.substr(0, dash), 16);
-      const auto to = parse_number(line.substr(dash + 1, space - dash - 1), 16);
-      if (from && to) inside = *from<end&& * to> begin;
-    } else if (inside && line.starts_with("Locked:")) {
-      const auto words = fields(line);
-      if (words.size() >= 2) locked += parse_number(words[1]).value_or(0) * kKiB;
+  const UniqueFd fd(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
+  if (!fd) return make_system_error(errno, "open /proc/self/smaps");
+  LockedSum sum(begin, begin + region.size());
+  std::array<char, 16384> buffer{};
+  std::string line;
+  for (;;) {
+    const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return make_system_error(errno, "read /proc/self/smaps");
+    if (count == 0) return sum.bytes();
+    for (const char c : std::string_view(buffer.data(), static_cast<std::size_t>(count))) {
+      if (c != '\n') {
+        if (line.size() < kSmapsLine) line += c;
+        continue;
+      }
+      // The kernel walks page tables as it prints: ask for no more than needed.
+      if (!sum.take(line)) return sum.bytes();
+      line.clear();
     }
   }
-  return locked;
 }
 
 }  // namespace andiron::os

@@ -38,8 +38,10 @@ Result<std::vector<ByteRange>> missing_ranges(int fd, std::uint64_t size,
                                               std::uint64_t merge_gap = 0,
                                               std::size_t limit = 65536);
 
-/// Bytes that /proc/self/smaps calls Locked of the mapping that starts at `address`: what is
-/// really there and locked, while VmLck counts what is not there yet too.
+/// Bytes of the mapping that are really there and locked, from /proc/self/smaps: the Rss of its
+/// areas that have the flag "lo". VmLck counts what is not there yet, too. smaps' own Locked is the
+/// same number while nobody else maps the file, and a share of it (it is proportional, as Pss is)
+/// once a runtime does. Blocks: for the page tables of the mappings up to this one.
 Result<std::uint64_t> locked_bytes(const MappedRegion& region);
 
 }  // namespace andiron::os
