@@ -38,18 +38,27 @@ struct Response {
   unsigned status = 200;
   std::string body;
   std::string content_type = "application/json";
+  std::string allow;  // the Allow header, which a 405 must have: "GET, POST"
 };
 
 /// `{"error":{"code":...,"message":...}}` with the status that fits the code.
 Response error_response(const Error& error);
 unsigned http_status(Errc code) noexcept;
 
-/// HTTP/1.1 with keep-alive on a Unix stream socket. Each request is answered once, now or later,
-/// by respond(), or by a stream of NDJSON lines (chunked): begin_stream(), write_line()..., end().
-/// A connection that went away makes them do nothing. Limits: 64 KiB a request (header and body),
-/// 256 connections (streams counted apart, 256 of them), 10 s to send a request, 60 s idle,
-/// 1 MiB of unread lines a stream (then it is cut: a slow reader holds nobody up).
-/// Thread: the loop's. Never blocks.
+/// HTTP/1.1 with keep-alive on a Unix stream socket; 1.0 too. Each request is answered once, now or
+/// later, by respond(), or by a stream of NDJSON lines (chunked): begin_stream(), write_line()...,
+/// end_stream(). Requests of one connection are handed over one at a time, in order. A connection
+/// that went away makes the answers do nothing. A request that breaks HTTP or a limit is answered
+/// here and never handed over.
+///
+/// Gone means closed: a client that only shut down its sending side still gets its answer.
+///
+/// Limits: 64 KiB a request (header and body), 256 connections (streams counted apart, 256 of
+/// them; one too many gets 503), 10 s from a request's first byte to its last, 60 s idle or without
+/// progress in writing, 1 MiB of unread lines a stream (then it is cut: a slow reader holds nobody
+/// up).
+/// Thread: the loop's. Never blocks. Owns: its sockets, and the socket's name. Destroy it before
+/// the loop's io_context and not from a callback; no callback runs after that.
 class Server {
  public:
   struct Limits {
@@ -62,8 +71,9 @@ class Server {
   };
   struct Callbacks {
     std::function<void(Request)> on_request;
-    /// The peer is gone, or its stream was cut. Once for each connection that had an unfinished
-    /// answer.
+    /// The peer is gone, or its stream was cut or refused. Once for each request that was handed
+    /// over and whose answer was not finished by then. Called from the loop, never from within one
+    /// of the functions below.
     std::function<void(ConnectionId)> on_gone;
   };
 
@@ -72,21 +82,27 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// Binds and listens: a stale socket file is replaced (the caller holds the runtime folder's
-  /// lock, so nobody else listens there), mode 0660, group `group` where it exists. Sets
-  /// `group_missing`.
+  /// Binds and listens, once: a stale socket file is replaced (the caller holds the runtime
+  /// folder's lock, so nobody else listens there), mode 0660, group `group`. Where that group does
+  /// not exist, or may not be given to the file, mode 0600 and group_missing().
+  /// Errors: a path that is too long for a socket; something else than a socket in its place.
   Result<void> listen(const std::string& socket_path, const std::string& group);
   bool group_missing() const noexcept;
 
   void respond(ConnectionId connection, Response response);
-  void begin_stream(ConnectionId connection, unsigned status = 200);
+  /// `backlog` are whole lines, each with its newline, that are there already. Their size is the
+  /// caller's to bound: they do not count against stream_backlog, which a burst of write_line()
+  /// does. Past the limit of streams it answers 503, and on_gone follows.
+  void begin_stream(ConnectionId connection, unsigned status = 200, std::string backlog = {});
   void write_line(ConnectionId connection, std::string line);  // without its newline
   void end_stream(ConnectionId connection);
 
   /// Stops accepting, closes idle connections, gives answers in progress until the deadline, then
-  /// closes the rest and calls `done`. Unlinks the socket.
+  /// closes the rest and calls `done`, after the on_gone of those. Unlinks the socket. A stream has
+  /// no end of its own: who wants to be done earlier ends it.
   void shutdown(std::chrono::milliseconds deadline, std::function<void()> done);
 
+  /// All that are open, streams and those being refused included.
   std::size_t connections() const noexcept;
 
  private:

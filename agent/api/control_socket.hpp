@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <utility>
+
+#include "agent/base/result.hpp"
+#include "agent/base/unique_fd.hpp"
+
+namespace andiron::api {
+
+/// The name and the listening end of a Unix stream socket. Its name goes away with it, unless
+/// somebody put another file there.
+/// Thread: one. Blocks: for a few calls on a local folder, at create().
+class ControlSocket {
+ public:
+  /// See Server::listen. At no moment is there a socket that a stranger could connect to.
+  static Result<ControlSocket> create(const std::string& path, const std::string& group);
+
+  ControlSocket(ControlSocket&& other) noexcept;
+  ControlSocket& operator=(ControlSocket&&) = delete;
+  ~ControlSocket();
+
+  /// Non-blocking and close-on-exec; whoever takes it closes it.
+  UniqueFd take_fd() noexcept { return std::move(fd_); }
+  bool group_missing() const noexcept { return group_missing_; }
+
+ private:
+  ControlSocket() = default;
+
+  UniqueFd fd_;
+  std::string path_;  // empty until bound, and in a moved-from one
+  dev_t device_ = 0;
+  ino_t inode_ = 0;
+  bool group_missing_ = false;
+};
+
+}  // namespace andiron::api
