@@ -19,3 +19,8 @@ if(ANDIRON_SANITIZE)
                       -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${ANDIRON_SANITIZE})
 endif()
+
+if(ANDIRON_FUZZ)
+  # Every part reports its edges: a fuzzer that sees only its own file searches blindly.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
