@@ -23,15 +23,15 @@ namespace andiron::tier {
 struct HeldFile {
   std::string path;
   os::FileIdentity identity;
-  Hold hold = Hold::cached;
+  Hold hold = Hold::cached;          // what all of the file has: `mapped` when only some is locked
   UniqueFd fd;                       // `mapped` and firmer
-  MappedRegion mapping;              // `mapped` and firmer; MADV_NORMAL always
+  MappedRegion mapping;              // `mapped` and firmer, never of an empty file; MADV_NORMAL
   std::uint64_t resident_bytes = 0;  // as verified when the fill ended
-  bool resident_known = true;
-  std::uint64_t locked_bytes = 0;  // smaps Locked
+  bool resident_known = true;        // false: resident_bytes is what was brought in, not proved
+  std::uint64_t locked_bytes = 0;    // smaps Locked
 };
 
-/// How pages are brought in; the fastest for a device differs (notes in page_cache_fill.cpp).
+/// How pages are brought in; the fastest for a device differs (fill_shape.hpp).
 enum class FillMethod { automatic, populate, readahead_populate, buffered_reads };
 
 struct FillFile {
@@ -46,6 +46,12 @@ struct FillRequest {
   Hold hold = Hold::mapped;
   Priority priority = Priority::normal;
   FillMethod method = FillMethod::automatic;
+  /// What os::MemoryView::available must not fall under while this fill runs; 0 is no such bound.
+  /// The kernel counts mapped page cache as available, for it can be had back, but Andiron means to
+  /// keep it: so what this fill has mapped and not locked is taken off `available` here, and what
+  /// other holds have mapped must be in this number already (headroom + those bytes). Locked pages
+  /// leave `available` by themselves; `cached` ones are anyone's. Looked at every 64 MiB.
+  std::uint64_t min_available = 0;
 };
 
 struct StageTimes {
@@ -59,7 +65,9 @@ struct StageTimes {
 struct FillOutcome {
   std::uint64_t job = 0;
   std::vector<HeldFile> held;
-  std::optional<Error> error;  // the first: stale, cancelled, timeout, truncated, io_error, ...
+  /// The first: stale, cancelled, timeout, io_error, no_headroom, source_not_found, ... After
+  /// cancelled, timeout and no_headroom no further file is tried; after the others they are.
+  std::optional<Error> error;
   std::optional<std::string> lock_limit;  // residency was reached, the whole hold was not: why
   std::vector<std::string> notes;         // "xfs-on-fuse: residency unknown", method fallbacks
   StageTimes stages;
@@ -69,13 +77,25 @@ struct FillOutcome {
 /// The task that fills. For each file: open, check identity, find what is missing, map and (for
 /// `locked`) mlock2(MLOCK_ONFAULT) first so that nothing filled can go again, bring in what is
 /// missing in windows, verify, fill holes (three rounds), check the identity again.
-/// Every end, also abandonment, pushes exactly one outcome to `done`.
+///
+/// A file that changed, or that was cut short under way, is `stale`, and nothing of it is held. So
+/// is nothing of the file that an error or an order to stop met half way, but with no_headroom:
+/// what was in by then is kept, as a HeldFile whose resident_bytes are fewer than its size.
+/// `protected_` is treated as `mapped`, and a note says so.
+///
+/// Progress: the sizes of all files are added to the control's total here, at once; done counts
+/// what was resident when each file was begun and what was brought in since, so a fill that ends
+/// well ends with the two equal.
+///
+/// Every end, also abandonment (`cancelled`), pushes exactly one outcome to `done`.
 std::unique_ptr<stream::LaneTask> make_fill_task(FillRequest request,
                                                  std::shared_ptr<stream::TransferControl> control,
                                                  std::shared_ptr<Mailbox<FillOutcome>> done);
 
 /// Gives a file's own clean pages back: posix_fadvise(DONTNEED) over all of it. Pages that somebody
 /// maps or locks stay. Blocks. Returns the bytes still resident, where that is known.
+/// Errors: stale when another file has the path now, whose pages are not ours to drop; a file that
+/// was only written to is still the same one.
 Result<std::optional<std::uint64_t>> give_pages_back(const std::string& path,
                                                      const os::FileIdentity& identity);
 
