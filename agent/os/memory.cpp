@@ -2,6 +2,7 @@
 #include "agent/os/memory.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <string_view>
 #include <vector>
 
@@ -76,24 +77,25 @@ bool exists(const std::string& path) { return read_text(path).has_value(); }
 
 /// The path below the mount. /proc/self/cgroup counts from the root of the cgroup namespace, and a
 /// container without one of its own sees a bind of its folder: mountinfo's root is then a prefix.
+/// That table may be long, and is read only where the path is not simply there.
 std::string below_mount(const std::string& path, const std::string& base,
-                        const std::vector<Mount>& mounts) {
-  std::string relative = path == "/" ? "" : path;
-  for (const Mount& mount : mounts) {
+                        const std::string& proc_root) {
+  if (path == "/") return "";
+  // Outside of our namespace's root ("/../x"): what is mounted is all that we see.
+  if (path.find("/..") != std::string::npos) return "";
+  std::error_code error;
+  if (std::filesystem::exists(base + path, error)) return path;
+  for (const Mount& mount : read_mounts(proc_root).value_or(std::vector<Mount>{})) {
     if (mount.mount_point != base || mount.root == "/") continue;
-    if (path == mount.root) return "";
-    if (path.starts_with(mount.root + "/")) relative = path.substr(mount.root.size());
+    if (path.starts_with(mount.root + "/")) return path.substr(mount.root.size());
   }
-  // Outside of our namespace's root ("/../x"), or not visible: what is mounted is all there is.
-  if (relative.find("/..") != std::string::npos) return "";
-  return relative;
+  return "";
 }
 
 std::vector<Hierarchy> find_hierarchies(const std::string& proc_root,
                                         const std::string& cgroup_root) {
   std::vector<Hierarchy> found;
   const std::string table = read_word(proc_root + "/self/cgroup").value_or("");
-  const std::vector<Mount> mounts = read_mounts(proc_root).value_or(std::vector<Mount>{});
   for (const std::string_view line : split(table, '\n')) {
     // "4:memory:/docker/ab12" and, for v2, "0::/system.slice/andiron.service"
     const std::size_t first = line.find(':');
@@ -111,7 +113,7 @@ std::vector<Hierarchy> find_hierarchies(const std::string& proc_root,
       if (std::find(names.begin(), names.end(), "memory") == names.end()) continue;
       base = cgroup_root + "/memory";
     }
-    found.push_back({base, below_mount(path, base, mounts), v2});
+    found.push_back({base, below_mount(path, base, proc_root), v2});
   }
   return found;
 }
