@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,23 @@ struct ModelFile {
   bool companion = false;  // named by `also`: kept warm with the model, no weights of it
 };
 
+/// What a GGUF header says about the model's shape; 0 and "" where it does not.
+struct ModelMetadata {
+  std::string architecture;  // "llama", "gemma3"
+  std::uint64_t context_length = 0;
+  std::uint64_t block_count = 0;
+  std::uint64_t embedding_length = 0;
+  std::uint64_t head_count = 0;     // of a model whose layers differ, the most of one layer
+  std::uint64_t head_count_kv = 0;  // the same
+};
+
 /// A source, resolved: which bytes on this machine it means now.
 struct Resolved {
   std::string source;
-  std::vector<ModelFile> files;    // each inode once; weights in load order, then companions
-  std::vector<Tensor> tensors;     // empty unless asked for
-  std::uint64_t bytes = 0;         // of all files
+  std::vector<ModelFile> files;           // each inode once; weights in load order, then companions
+  std::vector<Tensor> tensors;            // empty unless asked for
+  std::optional<ModelMetadata> metadata;  // of the first GGUF file
+  std::uint64_t bytes = 0;                // of all files
   std::vector<std::string> watch;  // paths whose change may change this answer: folders, manifests,
                                    // refs, symlinks; files themselves are not repeated here
   std::vector<std::string> notes;  // for people: duplicates pointed out, files skipped, and why
