@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/cli/context.hpp"
+
+/// One function a verb: what it asks, what it prints, what it exits with. Thread: one. Block: as
+/// long as the agent takes. On failure: told already; the exit status says so.
+namespace andiron::cli {
+
+struct WarmOptions {
+  std::string what;  // a configured model's name, or a source
+  std::string tier;  // a name that parse_tier() takes, or empty for the model's own
+  std::string hold;
+  bool wait = true;
+  bool strict = false;  // a hold that was not reached whole is a failure
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+struct EventsOptions {
+  std::string since;  // a seq, a time or a duration; empty for what the agent still has
+  bool follow = false;
+};
+
+struct ResolveOptions {
+  std::string source;
+  std::vector<std::string> also;
+  bool tensors = false;
+  bool local = false;  // without the agent, even where one runs
+};
+
+ExitStatus run_status(Context& context);
+ExitStatus run_models(Context& context, const std::string& name);  // empty: all
+ExitStatus run_warm(Context& context, const WarmOptions& options);
+ExitStatus run_drop(Context& context, const std::string& name, bool keep_pages);
+ExitStatus run_events(Context& context, const EventsOptions& options);
+ExitStatus run_explain(Context& context, const std::string& name);
+ExitStatus run_plan(Context& context);
+ExitStatus run_doctor(Context& context);
+ExitStatus run_resolve(Context& context, const ResolveOptions& options);
+ExitStatus run_jobs(Context& context, std::optional<std::uint64_t> cancel);
+ExitStatus run_reload(Context& context);
+
+/// Whether text can mean weights when no model has that name: it has a known prefix, a slash or a
+/// weight file's ending, or a file is there.
+bool looks_like_source(const std::string& text);
+/// A relative path as an absolute one, since the agent's working folder is another. Prefixed
+/// sources and absolute paths stay as they are; nothing is normalised: ".." after a symlink means
+/// something.
+std::string absolute_source(const std::string& text);
+
+}  // namespace andiron::cli
