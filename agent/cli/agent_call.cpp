@@ -83,14 +83,19 @@ ExitStatus report_refusal(Context& context, unsigned status, const std::string& 
     return ExitStatus::failed;
   }
   context.console.error(error.message, error.code);
-  for (const std::string& detail : error.details)
-    context.console.note("  " + detail);
+  for (const std::string& detail : error.details) {
+    const bool told = error.message.find(detail) != std::string::npos;
+    if (!told) context.console.note("  " + detail);
+  }
   return ExitStatus::failed;
 }
 
-Answer ask(Context& context, const Request& request) {
+Answer ask(Context& context, const Request& request, const WithoutAgent& without) {
   Result<Connection> connection = Connection::open(context.options.socket);
-  if (!connection) return {report_no_agent(context, connection.error()), {}};
+  if (!connection) {
+    const Error& error = connection.error();
+    return {without && !is_usage(error) ? without(error) : report_no_agent(context, error), {}};
+  }
   Result<Response> response = connection->call(request);
   if (!response) return {report(context, response.error()), {}};
   if (response->status / 100 != 2) {
@@ -100,14 +105,15 @@ Answer ask(Context& context, const Request& request) {
 }
 
 ExitStatus show(Context& context, const Request& request,
-                const std::function<Result<std::string>(std::string_view, const Style&)>& render) {
-  const Answer answer = ask(context, request);
-  if (!answer) return answer.status;
+                const std::function<Result<std::string>(std::string_view, const Style&)>& render,
+                const WithoutAgent& without) {
+  const Answer answer = ask(context, request, without);
+  if (!answer.body) return answer.status;
   if (context.options.json) {
-    print_body(context, answer.body);
+    print_body(context, *answer.body);
     return ExitStatus::done;
   }
-  const Result<std::string> text = render(answer.body, style_of(context));
+  const Result<std::string> text = render(*answer.body, style_of(context));
   if (!text) return report(context, text.error());
   context.console.print(*text);
   return ExitStatus::done;

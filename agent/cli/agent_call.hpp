@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,19 +14,22 @@
 /// How every verb asks the agent, and how it says that something failed.
 namespace andiron::cli {
 
-/// An answer with a 2xx status, or what the failure, which was told already, exits with.
+/// The body of an answer with a 2xx status, or else what to exit with: all is told already.
 struct Answer {
   ExitStatus status = ExitStatus::done;
-  std::string body;
-  explicit operator bool() const noexcept { return status == ExitStatus::done; }
+  std::optional<std::string> body;
 };
 
+/// What a verb does instead where no agent can be reached.
+using WithoutAgent = std::function<ExitStatus(const Error&)>;
+
 /// One call: connects, asks, and tells what went wrong.
-Answer ask(Context& context, const Request& request);
+Answer ask(Context& context, const Request& request, const WithoutAgent& without = {});
 
 /// ask(), then the body as it is (--json), or what `render` makes of it.
 ExitStatus show(Context& context, const Request& request,
-                const std::function<Result<std::string>(std::string_view, const Style&)>& render);
+                const std::function<Result<std::string>(std::string_view, const Style&)>& render,
+                const WithoutAgent& without = {});
 
 /// Prints an answer: as it is under --json, where a terminal gets the newline that a body lacks.
 void print_body(Context& context, std::string_view body);

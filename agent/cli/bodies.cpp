@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "agent/cli/terminal_text.hpp"
@@ -80,8 +81,6 @@ std::optional<ErrorBody> decode_error(const Json& value) {
 }
 
 FileBody decode_file(const Json& value) {
-  // `also` may name files by path alone.
-  if (value.is_string()) return {text(value), 0, std::nullopt, 0, false};
   return {text(value, "path"), count(value, "bytes"), maybe_count(value, "resident_bytes"),
           count(value, "locked_bytes"), flag(value, "companion")};
 }
@@ -218,7 +217,9 @@ Result<ResolvedBody> parse_resolved(std::string_view body) {
   resolved.source = text(value, "source");
   resolved.bytes = count(value, "bytes");
   resolved.files = list(value, "files", decode_file);
-  resolved.also = list(value, "also", decode_file);
+  const std::vector<std::string> also = texts(value, "also");
+  for (FileBody& file : resolved.files)
+    file.companion = std::find(also.begin(), also.end(), file.path) != also.end();
   resolved.tensors = list(value, "tensors", decode_tensor);
   resolved.notes = texts(value, "notes");
   return resolved;
@@ -286,6 +287,20 @@ std::string drop_request(bool keep_pages) { return keep_pages ? R"({"keep_pages"
 Result<std::string> resolve_request(const std::string& source, const std::vector<std::string>& also,
                                     bool tensors) {
   return dump(Json{{"source", source}, {"also", also}, {"tensors", tensors}});
+}
+
+std::string doctor_body(const std::vector<os::Capability>& capabilities) {
+  Json list = Json::array();
+  for (const os::Capability& capability : capabilities) {
+    const char* state = "off";
+    if (capability.state == os::Capability::State::on) state = "on";
+    if (capability.state == os::Capability::State::degraded) state = "degraded";
+    list.push_back({{"name", capability.name},
+                    {"state", state},
+                    {"reason", capability.reason},
+                    {"remedy", capability.remedy}});
+  }
+  return Json{{"capabilities", list}}.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string error_body(std::string_view code, std::string_view message) {

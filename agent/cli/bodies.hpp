@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "agent/base/result.hpp"
+#include "agent/os/capability.hpp"
 
 /// The control API's JSON, as values: the only part of andironctl that knows JSON.
 /// Every string in these is escaped already (escape_text), so that nothing that the agent says can
@@ -164,8 +165,7 @@ struct TensorBody {
 struct ResolvedBody {
   std::string source;
   std::uint64_t bytes = 0;
-  std::vector<FileBody> files;
-  std::vector<FileBody> also;
+  std::vector<FileBody> files;  // those that "also" names are companions
   std::vector<TensorBody> tensors;
   std::vector<std::string> notes;
 };
@@ -194,6 +194,8 @@ Result<std::string> warm_request(const WarmRequest& request);
 std::string drop_request(bool keep_pages);
 Result<std::string> resolve_request(const std::string& source, const std::vector<std::string>& also,
                                     bool tensors);
+/// What GET /v1/doctor would say of these.
+std::string doctor_body(const std::vector<os::Capability>& capabilities);
 /// `{"error":{...}}` as the agent would say it, for errors of our own under --json.
 std::string error_body(std::string_view code, std::string_view message);
 

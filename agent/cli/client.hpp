@@ -66,11 +66,12 @@ class Connection {
   Connection& operator=(Connection&&) noexcept;
   ~Connection();
 
-  /// The whole answer, of 64 MiB at most.
+  /// The whole answer, of 64 MiB at most. The agent itself gives up after 30 s and says so: its word
+  /// comes before this timeout.
   /// Errors: timeout; bad_format for what is not HTTP; too_large; unavailable when the agent closed
   /// the connection before the end of its answer.
   Result<Response> call(const Request& request,
-                        std::chrono::milliseconds timeout = std::chrono::seconds(30));
+                        std::chrono::milliseconds timeout = std::chrono::seconds(45));
 
   /// NDJSON lines, of 1 MiB at most, as they come. Errors: as call's.
   Result<StreamOutcome> stream(const Request& request, const StreamOptions& options);

@@ -248,11 +248,7 @@ std::string render_doctor(const std::vector<CapabilityBody>& capabilities, const
 }
 
 std::string render_resolved(const ResolvedBody& resolved, bool tensors) {
-  std::vector<FileBody> files = resolved.files;
-  for (FileBody file : resolved.also) {
-    file.companion = true;
-    files.push_back(std::move(file));
-  }
+  const std::vector<FileBody>& files = resolved.files;
   std::string result =
       fmt::format("{}: {} in {} {}\n", resolved.source, format_bytes(resolved.bytes), files.size(),
                   files.size() == 1 ? "file" : "files");

@@ -186,6 +186,74 @@ TEST(Requests, SayWhatTheApiWants) {
   EXPECT_EQ(seen.at(2).line, "DELETE /v1/jobs/7 HTTP/1.1");
 }
 
+TEST(Doctor, WithoutAnAgentSaysWhatOneWouldGet) {
+  const TempDir folder;
+  const std::string socket = (folder / "none").string();
+  const Ended people = Process({"doctor", "--socket", socket}).wait();
+  EXPECT_EQ(people.status, 0);
+  EXPECT_THAT(people.out, StartsWith("no agent runs at " + socket + ": there is no such socket"));
+  EXPECT_THAT(people.out, HasSubstr("\nCAPABILITY "));
+  EXPECT_THAT(people.out, HasSubstr("\nmincore "));
+  EXPECT_THAT(people.out, HasSubstr("\nio_uring "));
+  EXPECT_EQ(people.err, "");
+  const Ended json = Process({"doctor", "--json", "--socket", socket}).wait();
+  EXPECT_EQ(json.status, 0);
+  EXPECT_THAT(json.out, StartsWith(R"({"capabilities":[{"name":"agent","reason":"no agent runs)"));
+}
+
+TEST(Doctor, AsksAnAgentThatIsThere) {
+  FakeAgent agent(answers(200, R"({"capabilities":[{"name":"psi-io","state":"on"}]})"));
+  const Ended ended = run(agent, {"doctor"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.out, "CAPABILITY  STATE  WHY\npsi-io      on\n");
+}
+
+TEST(Resolve, WithoutAnAgentLooksItself) {
+  const TempDir folder;
+  folder.write("weights.bin", "abc");
+  folder.write("tokenizer.json", "{}");
+  const std::string socket = (folder / "none").string();
+  const std::string weights = (folder / "weights.bin").string();
+  const Ended people =
+      Process({"--socket", socket, "resolve", "weights.bin", "--also", "tokenizer.json"},
+              Process::Output::pipes, {}, folder.path().string())
+          .wait();
+  EXPECT_EQ(people.status, 0) << people.err;
+  EXPECT_THAT(people.out, StartsWith(weights + ": 5 B in 2 files\n"));
+  EXPECT_THAT(people.out, HasSubstr("/tokenizer.json (companion)   2 B\n"));
+  const Ended json = Process({"--socket", socket, "resolve", weights, "--json"}).wait();
+  EXPECT_EQ(json.status, 0);
+  EXPECT_THAT(json.out, HasSubstr("\"path\":\"" + weights + "\""));
+  EXPECT_THAT(json.out, HasSubstr("\"tensors\":[]"));
+}
+
+TEST(Resolve, WithoutAnAgentFailsWithTheSameCodes) {
+  const TempDir folder;
+  folder.write("bad.gguf", "no magic");
+  const std::string socket = (folder / "none").string();
+  const Ended missing =
+      Process({"--socket", socket, "resolve", (folder / "nothing.gguf").string()}).wait();
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_THAT(missing.err, EndsWith("(source_not_found)\n"));
+  const Ended bad =
+      Process({"--socket", socket, "--json", "resolve", (folder / "bad.gguf").string()}).wait();
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_THAT(bad.out, StartsWith(R"({"error":{"code":"bad_format")"));
+}
+
+TEST(Resolve, AsksTheAgentUnlessToldNotTo) {
+  const TempDir folder;
+  const std::string weights = folder.write("weights.bin", "abc").string();
+  FakeAgent agent(answers(200, R"({"source":"s","files":[],"bytes":0})"));
+  EXPECT_EQ(run(agent, {"resolve", weights}).out, "s: 0 B in 0 files\nFILE  SIZE\n");
+  EXPECT_EQ(run(agent, {"resolve", "ollama:x", "--json"}).status, 0);
+  EXPECT_THAT(run(agent, {"resolve", weights, "--local"}).out, StartsWith(weights));
+  const std::vector<SeenRequest> seen = agent.seen(2);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen.at(0).body, "{\"also\":[],\"source\":\"" + weights + "\",\"tensors\":false}");
+  EXPECT_EQ(seen.at(1).body, R"({"also":[],"source":"ollama:x","tensors":true})");
+}
+
 class BrokenAnswer : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BrokenAnswer, IsAFailureAndNoHang) {

@@ -108,6 +108,31 @@ TEST(Bodies, Errors) {
   EXPECT_LT(other.message.size(), 250U);
 }
 
+TEST(Bodies, CompanionsAreTheFilesThatAlsoNames) {
+  const auto resolved = parse_resolved(
+      R"({"source":"s","bytes":3,"files":[{"path":"/a","bytes":1},{"path":"/b","bytes":2}],)"
+      R"("also":["/b"],"notes":["n"],"tensors":[{"name":"t","dtype":"F16","shape":[4,2],)"
+      R"("file":"/a","offset":32,"bytes":16}]})");
+  ASSERT_TRUE(resolved.has_value());
+  EXPECT_FALSE(resolved->files.at(0).companion);
+  EXPECT_TRUE(resolved->files.at(1).companion);
+  EXPECT_EQ(resolved->tensors.at(0).shape, (std::vector<std::uint64_t>{4, 2}));
+  EXPECT_EQ(resolved->tensors.at(0).file, "/a");
+}
+
+TEST(Bodies, DoctorBodyReadsBack) {
+  using State = os::Capability::State;
+  const auto read = parse_doctor(doctor_body({{"a", State::on, "r", "m"},
+                                              {"b", State::degraded, "\x1b\xff", ""},
+                                              {"c", State::off, "", ""}}));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->at(0).state, "on");
+  EXPECT_EQ(read->at(0).remedy, "m");
+  EXPECT_EQ(read->at(1).state, "degraded");
+  EXPECT_EQ(read->at(1).reason, "\\x1b\xef\xbf\xbd");
+  EXPECT_EQ(read->at(2).state, "off");
+}
+
 TEST(Bodies, Requests) {
   EXPECT_EQ(warm_request({"", "", "", true}).value(), R"({"wait":true})");
   EXPECT_EQ(warm_request({"/m/\"a", "page-cache", "locked", false}).value(),
