@@ -55,9 +55,14 @@ std::vector<std::uint64_t> shared_extents(int fd) {
   constexpr unsigned kExtents = 32;  // Clones have all in common, others not even the first.
   std::vector<std::uint64_t> memory(
       (sizeof(fiemap) + kExtents * sizeof(fiemap_extent)) / sizeof(std::uint64_t) + 1);
-  auto* map = new (memory.data()) fiemap{};
+  // No braces: clang warns of the array of no length at the end.
+  auto* map = new (memory.data()) fiemap;
+  map->fm_start = 0;
   map->fm_length = FIEMAP_MAX_OFFSET;
+  map->fm_flags = 0;
+  map->fm_mapped_extents = 0;
   map->fm_extent_count = kExtents;
+  map->fm_reserved = 0;
   std::vector<std::uint64_t> places;
   if (::ioctl(fd, FS_IOC_FIEMAP, map) != 0) return places;
   for (unsigned i = 0; i < map->fm_mapped_extents; ++i) {
