@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "agent/policy/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace andiron::policy {
+namespace {
+
+/// What is claimed so far, each file once.
+class Claims {
+ public:
+  Claims(std::uint64_t budget, std::uint64_t memory) : budget_(budget), memory_(memory) {}
+
+  std::uint64_t extra(const ModelFacts& model) const {
+    std::uint64_t sum = 0;
+    std::unordered_set<std::uint64_t> own;
+    for (const FilePart& part : model.files) {
+      if (!files_.contains(part.key) && own.insert(part.key).second) sum += part.bytes;
+    }
+    return sum;
+  }
+  bool fits_budget(std::uint64_t bytes) const {
+    return bytes <= budget_ - std::min(used_, budget_);
+  }
+  bool fits_memory(std::uint64_t bytes) const {
+    return bytes <= memory_ - std::min(used_, memory_);
+  }
+  std::uint64_t left() const {
+    return std::min(budget_ - std::min(used_, budget_), memory_ - std::min(used_, memory_));
+  }
+  void claim(const ModelFacts& model) {
+    used_ += extra(model);
+    for (const FilePart& part : model.files)
+      files_.insert(part.key);
+  }
+
+ private:
+  std::uint64_t budget_;
+  std::uint64_t memory_;
+  std::uint64_t used_ = 0;
+  std::unordered_set<std::uint64_t> files_;
+};
+
+/// `available` counts mapped pages of ours as free already, and locked ones not: so this is what
+/// could be held in all while the headroom stays free.
+std::uint64_t memory_for_holds(const Facts& facts) {
+  const std::uint64_t all = facts.memory_available + facts.locked;
+  return all > facts.headroom ? all - facts.headroom : 0;
+}
+
+bool expired(const ModelFacts& model, SteadyTime now) {
+  return model.keep_alive.kind == config::KeepAlive::Kind::fixed && !model.requested &&
+         !model.busy && model.last_used && now - *model.last_used > model.keep_alive.duration;
+}
+
+bool backing_off(const ModelFacts& model, SteadyTime now) {
+  return !model.requested && model.retry_after && *model.retry_after > now;
+}
+
+std::string why_warm(const ModelFacts& model, Hold target) {
+  if (model.requested) return "asked for";
+  if (model.state == ModelState::warm) {
+    return fmt::format("it is resident, and to be held as {}", to_string(target));
+  }
+  if (model.ever_warmed) return "pages of it were evicted, and there is room to bring them back";
+  return "it is to be kept warm, and is not";
+}
+
+class Planner {
+ public:
+  Planner(const Facts& facts, SteadyTime now)
+      : facts_(facts), now_(now), claims_(facts.budget, memory_for_holds(facts)) {}
+
+  Plan run() {
+    std::vector<const ModelFacts*> order;
+    for (const ModelFacts& model : facts_.models)
+      order.push_back(&model);
+    std::stable_sort(order.begin(), order.end(), [](const ModelFacts* a, const ModelFacts* b) {
+      if (a->priority != b->priority) return a->priority > b->priority;
+      return holds_firmly(*a) && !holds_firmly(*b);
+    });
+    for (const ModelFacts* model : order)
+      consider(*model);
+    std::stable_sort(plan_.steps.begin(), plan_.steps.end(),
+                     [](const Step& a, const Step& b) { return frees(a) && !frees(b); });
+    return std::move(plan_);
+  }
+
+ private:
+  static bool holds_firmly(const ModelFacts& model) {
+    return model.held && *model.held >= Hold::mapped;
+  }
+  static bool frees(const Step& step) {
+    return step.kind == Step::Kind::release || step.kind == Step::Kind::demote;
+  }
+
+  void consider(const ModelFacts& model) {
+    if (!model.wanted || expired(model, now_)) {
+      if (!model.held) return;
+      add(model, Step::Kind::release, *model.held,
+          model.wanted ? fmt::format("not used for {}", format_duration(model.keep_alive.duration))
+                       : "nobody wants it kept");
+      return;
+    }
+    if (model.files.empty()) return;  // not resolved, and so of no known size
+    const Hold target = model.wanted_hold.value_or(Hold::mapped);
+    const bool firm = target >= Hold::mapped;
+    const std::uint64_t extra = claims_.extra(model);
+    // A model that does not load now must not push others out in the meantime.
+    if (!model.held && backing_off(model, now_)) {
+      add(model, Step::Kind::wait, target, "the last try failed or was undone; trying again later");
+      return;
+    }
+    if (!claims_.fits_memory(extra) || (firm && !claims_.fits_budget(extra))) {
+      no_room(model, target, extra);
+      return;
+    }
+    if (firm) claims_.claim(model);
+    if (!model.busy) keep(model, target);
+  }
+
+  void no_room(const ModelFacts& model, Hold target, std::uint64_t extra) {
+    const bool budget = target >= Hold::mapped && !claims_.fits_budget(extra);
+    const std::string reason =
+        budget
+            ? fmt::format(
+                  "it takes {}, and {} of the budget is left beside what has a higher "
+                  "priority or is held already",
+                  format_bytes(extra), format_bytes(claims_.left()))
+            : fmt::format(
+                  "it takes {}, and holding more than {} would leave less than {} of "
+                  "memory free",
+                  format_bytes(extra), format_bytes(claims_.left()), format_bytes(facts_.headroom));
+    if (holds_firmly(model)) {
+      add(model, Step::Kind::demote, Hold::cached, reason);
+    } else if (!model.busy) {
+      add(model, Step::Kind::refuse, target, reason, budget ? Errc::no_budget : Errc::no_headroom);
+    }
+  }
+
+  void keep(const ModelFacts& model, Hold target) {
+    if (model.held && *model.held > target && model.state == ModelState::warm) {
+      add(model, Step::Kind::demote, target,
+          fmt::format("it is held as {}, and {} is wanted", to_string(*model.held),
+                      to_string(target)));
+      return;
+    }
+    const bool complete = model.state == ModelState::warm && model.held && *model.held >= target;
+    if (complete || model.state == ModelState::missing) return;
+    if (model.ever_warmed && !model.rewarm && !model.requested) return;
+    if (facts_.unified_memory && !model.wanted_hold && !model.requested) {
+      add(model, Step::Kind::refuse, target,
+          "CPU and GPU share the memory here, so that a second copy in the page cache would take "
+          "it from the runtime; set a hold to have it all the same",
+          Errc::unavailable);
+      return;
+    }
+    if (backing_off(model, now_)) {
+      add(model, Step::Kind::wait, target, "it was evicted a moment ago; trying again later");
+      return;
+    }
+    if (facts_.under_pressure && !model.requested) {
+      add(model, Step::Kind::wait, target, "the machine is under memory pressure");
+      return;
+    }
+    add(model, Step::Kind::warm, target, why_warm(model, target));
+  }
+
+  void add(const ModelFacts& model, Step::Kind kind, Hold hold, std::string reason,
+           Errc code = Errc::no_budget) {
+    std::uint64_t bytes = 0;
+    for (const FilePart& part : model.files)
+      bytes += part.bytes;
+    plan_.steps.push_back({kind, model.name, hold, bytes, code, std::move(reason)});
+  }
+
+  const Facts& facts_;
+  SteadyTime now_;
+  Claims claims_;
+  Plan plan_;
+};
+
+}  // namespace
+
+std::string_view to_string(Step::Kind kind) noexcept {
+  switch (kind) {
+    case Step::Kind::warm:
+      return "warm";
+    case Step::Kind::demote:
+      return "demote";
+    case Step::Kind::release:
+      return "release";
+    case Step::Kind::refuse:
+      return "refuse";
+    case Step::Kind::wait:
+      return "wait";
+  }
+  return "wait";
+}
+
+Plan plan(const Facts& facts, SteadyTime now) { return Planner(facts, now).run(); }
+
+std::uint64_t auto_headroom(std::uint64_t memory_limit) noexcept {
+  return std::min(std::max(2 * kGiB, memory_limit / 10), memory_limit / 2);
+}
+
+}  // namespace andiron::policy

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#include "agent/policy/plan.hpp"
+
+#include <gtest/gtest.h>
+
+namespace andiron::policy {
+namespace {
+
+using std::chrono::minutes;
+
+const SteadyTime kNow{std::chrono::hours(1000)};
+
+ModelFacts model(std::string name, std::uint64_t key, std::uint64_t bytes) {
+  ModelFacts facts;
+  facts.name = std::move(name);
+  facts.wanted = true;
+  facts.files = {{key, bytes}};
+  return facts;
+}
+
+ModelFacts held(ModelFacts facts, Hold hold) {
+  facts.held = hold;
+  facts.state = ModelState::warm;
+  facts.ever_warmed = true;
+  return facts;
+}
+
+Facts machine(std::uint64_t available, std::uint64_t budget) {
+  Facts facts;
+  facts.memory_available = available;
+  facts.budget = budget;
+  facts.headroom = 2 * kGiB;
+  return facts;
+}
+
+std::string brief(const Plan& plan) {
+  std::string text;
+  for (const Step& step : plan.steps) {
+    if (!text.empty()) text += "; ";
+    text += std::string(to_string(step.kind)) + " " + step.model;
+    if (step.kind == Step::Kind::warm || step.kind == Step::Kind::demote) {
+      text += " " + std::string(to_string(step.hold));
+    }
+    if (step.kind == Step::Kind::refuse) text += " " + std::string(error_name(step.code));
+  }
+  return text;
+}
+
+TEST(Plan, WarmsWhatIsWantedAndLeavesTheRest) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {model("a", 1, kGiB), model("b", 2, kGiB)};
+  facts.models[1].wanted = false;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm a mapped");
+}
+
+TEST(Plan, LeavesAWarmModelAlone) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("a", 1, kGiB), Hold::mapped)};
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+}
+
+TEST(Plan, BringsEvictedPagesBackAfterTheBackOff) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("a", 1, kGiB), Hold::mapped)};
+  facts.models[0].state = ModelState::partial;
+  facts.models[0].retry_after = kNow + minutes(1);
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait a");
+  EXPECT_EQ(brief(plan(facts, kNow + minutes(2))), "warm a mapped");
+  facts.models[0].rewarm = false;
+  EXPECT_EQ(brief(plan(facts, kNow + minutes(2))), "");
+}
+
+TEST(Plan, HigherPriorityGetsTheBudgetAndLowerOneYields) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {held(model("low", 1, 5 * kGiB), Hold::mapped), model("high", 2, 5 * kGiB)};
+  facts.models[1].priority = Priority::interactive;
+  EXPECT_EQ(brief(plan(facts, kNow)), "demote low cached; warm high mapped");
+}
+
+TEST(Plan, AmongEqualsWhatIsHeldStays) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {model("new", 2, 5 * kGiB), held(model("old", 1, 5 * kGiB), Hold::mapped)};
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse new no_budget");
+}
+
+TEST(Plan, BackgroundWorkNeverEvicts) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {model("batch", 2, 5 * kGiB), held(model("voice", 1, 5 * kGiB), Hold::locked)};
+  facts.models[0].priority = Priority::background;
+  facts.models[0].requested = true;
+  facts.models[1].wanted_hold = Hold::locked;
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse batch no_budget");
+}
+
+TEST(Plan, SharedFilesCountOnce) {
+  Facts facts = machine(32 * kGiB, 6 * kGiB);
+  facts.models = {model("a", 1, 5 * kGiB), model("b", 1, 5 * kGiB)};
+  facts.models[1].files.push_back({2, kGiB});
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm a mapped; warm b mapped");
+}
+
+TEST(Plan, NeverLeavesLessThanTheHeadroom) {
+  Facts facts = machine(6 * kGiB, 8 * kGiB);
+  facts.models = {model("a", 1, 5 * kGiB)};
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse a no_headroom");
+  facts.models[0].wanted_hold = Hold::cached;
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse a no_headroom");
+  facts.memory_available = 7 * kGiB;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm a cached");
+}
+
+TEST(Plan, LockedBytesAreNotSubtractedTwice) {
+  Facts facts = machine(3 * kGiB, 8 * kGiB);  // 5 GiB locked already, so available is short of it
+  facts.locked = 5 * kGiB;
+  facts.models = {held(model("a", 1, 5 * kGiB), Hold::locked)};
+  facts.models[0].wanted_hold = Hold::locked;
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.memory_available = kGiB;  // and now the machine shrank, or somebody grew
+  EXPECT_EQ(brief(plan(facts, kNow)), "demote a cached");
+}
+
+TEST(Plan, CachedModelsTakeNoBudget) {
+  Facts facts = machine(32 * kGiB, 0);
+  facts.models = {model("a", 1, 5 * kGiB)};
+  facts.models[0].wanted_hold = Hold::cached;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm a cached");
+}
+
+TEST(Plan, AFailingModelPushesNobodyOut) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {model("broken", 2, 5 * kGiB), held(model("good", 1, 5 * kGiB), Hold::mapped)};
+  facts.models[0].priority = Priority::critical;
+  facts.models[0].retry_after = kNow + minutes(1);
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait broken");
+}
+
+TEST(Plan, KeepAliveEnds) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("a", 1, kGiB), Hold::mapped)};
+  facts.models[0].keep_alive = {config::KeepAlive::Kind::fixed, minutes(30)};
+  facts.models[0].last_used = kNow - minutes(29);
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.models[0].last_used = kNow - minutes(31);
+  EXPECT_EQ(brief(plan(facts, kNow)), "release a");
+}
+
+TEST(Plan, PressurePutsOffAllButRequests) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.under_pressure = true;
+  facts.models = {model("a", 1, kGiB), model("b", 2, kGiB)};
+  facts.models[1].requested = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait a; warm b mapped");
+}
+
+TEST(Plan, UnifiedMemoryWarmsOnlyWhatIsAskedFor) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.unified_memory = true;
+  facts.models = {model("a", 1, kGiB), model("b", 2, kGiB)};
+  facts.models[1].wanted_hold = Hold::mapped;
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse a unavailable; warm b mapped");
+}
+
+TEST(Plan, AHoldChangesBothWays) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("up", 1, kGiB), Hold::mapped),
+                  held(model("down", 2, kGiB), Hold::locked)};
+  facts.models[0].wanted_hold = Hold::locked;
+  facts.models[1].wanted_hold = Hold::cached;
+  EXPECT_EQ(brief(plan(facts, kNow)), "demote down cached; warm up locked");
+}
+
+TEST(Plan, IsTheSameForTheSameFacts) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  for (int i = 0; i < 1000; ++i) {
+    facts.models.push_back(
+        model("m" + std::to_string(i), static_cast<std::uint64_t>(i), kMiB * 64));
+  }
+  EXPECT_EQ(brief(plan(facts, kNow)), brief(plan(facts, kNow)));
+}
+
+TEST(AutoHeadroom, IsTheLargerOf2GiBAnd10PercentButAtMostHalf) {
+  EXPECT_EQ(auto_headroom(64 * kGiB), 64 * kGiB / 10);
+  EXPECT_EQ(auto_headroom(16 * kGiB), 2 * kGiB);
+  EXPECT_EQ(auto_headroom(2 * kGiB), kGiB);
+}
+
+}  // namespace
+}  // namespace andiron::policy
