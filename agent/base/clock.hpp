@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
+
+#include "agent/base/result.hpp"
 
 namespace andiron {
 
@@ -27,5 +30,7 @@ class SystemClock final : public Clock {
 
 /// RFC 3339 in UTC with milliseconds: "2026-11-29T10:00:00.000Z".
 std::string format_time(WallTime time);
+/// The same, with or without a fraction of a second. Errors: bad_request.
+Result<WallTime> parse_time(std::string_view text);
 
 }  // namespace andiron

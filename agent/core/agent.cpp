@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: MIT
+#include "agent/core/agent.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <functional>
+#include <list>
+
+#include "agent/api/server.hpp"
+#include "agent/base/log.hpp"
+#include "agent/core/doctor.hpp"
+#include "agent/core/http_api.hpp"
+#include "agent/core/observer.hpp"
+#include "agent/core/pressure_gate.hpp"
+#include "agent/core/reconciler.hpp"
+#include "agent/core/runtime_dir.hpp"
+#include "agent/core/slow_lane.hpp"
+#include "agent/core/state_file.hpp"
+#include "agent/core/version.hpp"
+#include "agent/core/warmer.hpp"
+#include "agent/core/world.hpp"
+#include "agent/os/pressure.hpp"
+#include "agent/stream/engine.hpp"
+
+namespace andiron::core {
+namespace {
+
+namespace asio = boost::asio;
+using namespace std::chrono_literals;
+using boost::system::error_code;
+
+constexpr auto kTick = 1s;
+/// Progress lines, and the pressure gate's steps, while jobs run.
+constexpr auto kFastTick = 100ms;
+/// Deadlines of shutdown, in its order; together below systemd's 90 s by far.
+constexpr auto kServerStop = 2s;
+constexpr auto kEngineStop = 5s;
+constexpr auto kSlowStop = 3s;
+constexpr const char* kGroup = "andiron";
+
+/// PSI's stall totals of io and memory together; nullopt where the kernel has no PSI.
+std::optional<std::uint64_t> stall_total() {
+  const auto io = os::read_pressure("io");
+  const auto memory = os::read_pressure("memory");
+  if (!io || !memory) return std::nullopt;
+  return io->some.total_us + memory->some.total_us;
+}
+
+}  // namespace
+
+class Agent::Impl {
+ public:
+  Impl(AgentOptions options, RuntimeDir runtime, std::unique_ptr<SlowLane> slow)
+      : options_(std::move(options)),
+        runtime_(std::move(runtime)),
+        slow_(std::move(slow)),
+        engine_({options_.settings.stream.max_bandwidth, options_.settings.stream.io_class, 64},
+                clock_),
+        world_(clock_, *slow_, engine_),
+        reconciler_(world_, warmer_raw_) {}
+
+  Result<void> start();
+  bool run();
+
+ private:
+  Result<void> make_parts();
+  Result<void> listen();
+  void load_models();
+  void restore(std::vector<WantedModel> wanted);
+  void take_settings(config::Settings settings);
+  void take_model(const config::ModelSettings& settings);
+  void reload(std::function<void(std::vector<std::string>)> then);
+  void reconcile_soon();
+  void persist_soon();
+  void persist();
+  std::vector<WantedModel> wanted() const;
+  void find_capabilities();
+
+  Result<void> watch_fds();
+  Result<void> on_readable(int fd, asio::posix::stream_descriptor::wait_type type,
+                           std::function<void()> handle);
+  void wait_on(asio::posix::stream_descriptor& descriptor,
+               asio::posix::stream_descriptor::wait_type type, std::function<void()> handle);
+  void wait_for_signal();
+  void tick();
+  void fast_tick();
+  void later(std::chrono::milliseconds delay, std::function<void()> then);
+  void begin_shutdown(const char* why);
+
+  const SystemClock clock_;
+  AgentOptions options_;
+  RuntimeDir runtime_;
+  asio::io_context loop_{1};
+  std::unique_ptr<SlowLane> slow_;
+  stream::Engine engine_;
+  World world_;
+  Warmer* warmer_raw_ = nullptr;
+  Reconciler reconciler_;
+  std::unique_ptr<Warmer> warmer_;
+  std::unique_ptr<Observer> observer_;
+  std::unique_ptr<HttpApi> http_;
+  std::unique_ptr<api::Server> server_;
+  PressureGate gate_;
+
+  asio::signal_set signals_{loop_};
+  asio::steady_timer tick_timer_{loop_};
+  asio::steady_timer fast_timer_{loop_};
+  std::list<asio::posix::stream_descriptor> descriptors_;
+  UniqueFd mounts_;
+  bool fast_ticking_ = false;
+  bool reconcile_posted_ = false;
+  bool persist_posted_ = false;
+  bool persisting_ = false;
+  bool stopping_ = false;
+  std::vector<WantedModel> wanted_at_stop_;
+  SteadyTime started_;
+};
+
+Agent::Agent(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Agent::~Agent() = default;
+
+Result<std::unique_ptr<Agent>> Agent::create(AgentOptions options) {
+  RuntimeDir runtime = TRY(RuntimeDir::open(options.runtime_dir).wrap("runtime folder"));
+  TRY(make_folder(options.state_dir, 0700).wrap("state folder"));
+  static const SystemClock clock;  // outlives a slow lane that is left behind
+  auto slow = TRY(SlowLane::create(clock));
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(runtime), std::move(slow));
+  TRY(impl->start());
+  return std::unique_ptr<Agent>(new Agent(std::move(impl)));
+}
+
+bool Agent::run() { return impl_->run(); }
+
+Result<void> Agent::Impl::start() {
+  started_ = clock_.now();
+  TRY(make_parts());
+  TRY(listen());
+  TRY(watch_fds());
+  wait_for_signal();
+  find_capabilities();
+  take_settings(std::move(options_.settings));
+  load_models();
+  tick();
+  return {};
+}
+
+Result<void> Agent::Impl::make_parts() {
+  world_.config_path = options_.config_path;
+  world_.environment = options_.environment;
+  world_.memory.unified = os::detect_unified_memory();
+  world_.reconcile_soon = [this] { reconcile_soon(); };
+  world_.persist_soon = [this] { persist_soon(); };
+  Warmer::Hooks hooks;
+  hooks.admit = [this](ModelRecord& record) { return reconciler_.admit(record); };
+  hooks.progressed = [this](Job& job) { http_->on_job(job); };
+  hooks.resolved = [this](ModelRecord& record) {
+    observer_->watch(record);
+    reconcile_soon();
+  };
+  hooks.forgotten = [this](ModelRecord& record) { observer_->forget(record); };
+  warmer_ = TRY(Warmer::create(world_, std::move(hooks)));
+  warmer_raw_ = warmer_.get();
+  observer_ = TRY(Observer::create(world_, *warmer_));
+  http_ = std::make_unique<HttpApi>(HttpApi::Parts{
+      world_, *warmer_, *observer_, reconciler_,
+      [this](std::function<void(std::vector<std::string>)> then) { reload(std::move(then)); },
+      [this](std::chrono::milliseconds delay, std::function<void()> then) {
+        later(delay, std::move(then));
+      },
+      started_});
+  world_.events.on_append([this](const probe::Event& event) { http_->on_event(event); });
+  return {};
+}
+
+Result<void> Agent::Impl::listen() {
+  api::Server::Callbacks callbacks;
+  callbacks.on_request = [this](api::Request request) {
+    http_->on_request(std::move(request));
+    if (warmer_->jobs().running() > 0) fast_tick();
+  };
+  callbacks.on_gone = [this](api::ConnectionId connection) { http_->on_gone(connection); };
+  server_ = std::make_unique<api::Server>(loop_, api::Server::Limits{}, std::move(callbacks));
+  http_->serve_on(*server_);
+  return server_->listen(runtime_.control_socket(), kGroup);
+}
+
+Result<void> Agent::Impl::watch_fds() {
+  using Descriptor = asio::posix::stream_descriptor;
+  TRY(on_readable(slow_->fd(), Descriptor::wait_read, [this] { slow_->deliver(); }));
+  TRY(on_readable(warmer_->fd(), Descriptor::wait_read, [this] { warmer_->collect(); }));
+  TRY(on_readable(observer_->watch_fd(), Descriptor::wait_read,
+                  [this] { observer_->on_file_changes(); }));
+  mounts_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
+  if (mounts_) {  // POLLPRI when the mount table changes
+    TRY(on_readable(mounts_.get(), Descriptor::wait_error,
+                    [this] { observer_->on_mount_change(); }));
+  }
+  return {};
+}
+
+Result<void> Agent::Impl::on_readable(int fd, asio::posix::stream_descriptor::wait_type type,
+                                      std::function<void()> handle) {
+  // asio closes what it is given, and the owner closes what it owns: so asio gets its own.
+  const int own = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return make_system_error(errno, "dup");
+  error_code error;
+  descriptors_.emplace_back(loop_);
+  descriptors_.back().assign(own, error);
+  if (error) {
+    ::close(own);
+    return make_system_error(error.value(), "watch a descriptor");
+  }
+  wait_on(descriptors_.back(), type, std::move(handle));
+  return {};
+}
+
+void Agent::Impl::wait_on(asio::posix::stream_descriptor& descriptor,
+                          asio::posix::stream_descriptor::wait_type type,
+                          std::function<void()> handle) {
+  descriptor.async_wait(type, [this, &descriptor, type, handle](error_code error) {
+    if (error || stopping_) return;
+    handle();
+    wait_on(descriptor, type, handle);
+  });
+}
+
+void Agent::Impl::wait_for_signal() {
+  error_code ignored;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP})
+    signals_.add(signal, ignored);
+  signals_.async_wait([this](error_code error, int signal) {
+    if (error) return;
+    if (signal == SIGHUP) {
+      reload([](const std::vector<std::string>& wrong) {
+        for (const std::string& line : wrong)
+          log::error("{}", line);
+        if (!wrong.empty()) log::error("the configuration stays as it was");
+      });
+      wait_for_signal();
+    } else {
+      begin_shutdown(signal == SIGTERM ? "SIGTERM" : "SIGINT");
+    }
+  });
+}
+
+// -- Settings and models -------------------------------------------------------------------------
+
+void Agent::Impl::take_settings(config::Settings settings) {
+  std::map<std::string, bool> named;
+  for (const config::ModelSettings& model : settings.models)
+    named[model.name] = true;
+  std::vector<std::string> gone;
+  world_.models.each([&](ModelRecord& record) {
+    if (record.configured && !named.contains(record.name)) gone.push_back(record.name);
+  });
+  for (const std::string& name : gone) {
+    ModelRecord* record = world_.models.find(name);
+    record->configured = false;  // and so forgotten once it is let go of
+    warmer_->drop(*record, false, {});
+  }
+  world_.settings = std::move(settings);
+  world_.config_loaded = clock_.wall();
+  world_.apply_budget();
+  engine_.set_options({world_.settings.stream.max_bandwidth, world_.settings.stream.io_class, 64});
+  for (const config::ModelSettings& model : world_.settings.models)
+    take_model(model);
+  if (!world_.settings.http.listen.empty()) {
+    log::warning("http.listen is set, but this version serves its control socket only");
+  }
+  reconcile_soon();
+}
+
+void Agent::Impl::take_model(const config::ModelSettings& settings) {
+  ModelRecord* record = world_.models.find(settings.name);
+  if (record == nullptr) {
+    record = &world_.models.add(settings, true);
+  } else {
+    const bool moved =
+        record->settings.source != settings.source || record->settings.also != settings.also;
+    if (record->settings.hold != settings.hold) record->requested_hold.reset();
+    record->configured = true;
+    record->settings = settings;
+    record->retry_after.reset();
+    if (!moved) {
+      record->wanted = record->wanted || settings.preload.boot;
+      return;
+    }
+    world_.dispose(world_.store.release(record->name));
+    record->resolved.reset();
+    record->resolve_error.reset();
+    record->samples.clear();
+    record->ever_warmed = false;
+  }
+  record->wanted = record->wanted || settings.preload.boot;
+  warmer_->refresh(*record, {});
+}
+
+void Agent::Impl::load_models() {
+  slow_->run([dir = options_.state_dir] { return load_wanted(dir); },
+             [this](Result<std::vector<WantedModel>> wanted) {
+               if (wanted) return restore(std::move(*wanted));
+               log::warning("what was held before is not known, starting without: {}",
+                            wanted.error().message());
+             });
+}
+
+void Agent::Impl::restore(std::vector<WantedModel> wanted) {
+  for (WantedModel& model : wanted) {
+    ModelRecord* record = world_.models.find(model.name);
+    if (record == nullptr) {
+      if (model.configured) continue;  // no longer in the configuration
+      auto added = world_.models.add_ad_hoc(model.source, model.also);
+      if (!added) continue;
+      record = *added;
+    }
+    if (record->settings.preload.never || record->settings.source != model.source) continue;
+    record->wanted = true;
+    record->requested_hold = model.hold;
+    warmer_->refresh(*record, {});
+  }
+}
+
+void Agent::Impl::reload(std::function<void(std::vector<std::string>)> then) {
+  if (options_.config_path.empty()) return then({"there is no configuration file to load"});
+  slow_->run([path = options_.config_path] { return config::compile_file(path); },
+             [this, then = std::move(then)](config::Compiled compiled) {
+               std::vector<std::string> wrong;
+               for (const config::Diagnostic& error : compiled.errors) {
+                 wrong.push_back(error.to_string());
+               }
+               if (wrong.empty()) {
+                 take_settings(std::move(compiled.settings));
+                 log::info("configuration loaded: {} models", world_.settings.models.size());
+               }
+               then(std::move(wrong));
+             });
+}
+
+std::vector<WantedModel> Agent::Impl::wanted() const {
+  std::vector<WantedModel> list;
+  const_cast<World&>(world_).models.each([&](const ModelRecord& record) {
+    if (!record.wanted) return;
+    list.push_back({record.name, record.settings.source, record.settings.also, record.configured,
+                    record.requested_hold});
+  });
+  return list;
+}
+
+void Agent::Impl::persist_soon() {
+  if (std::exchange(persist_posted_, true) || stopping_) return;
+  asio::post(loop_, [this] { persist(); });
+}
+
+void Agent::Impl::persist() {
+  if (persisting_ || stopping_) return;  // its end looks again
+  persist_posted_ = false;
+  persisting_ = true;
+  slow_->run([dir = options_.state_dir, list = wanted()] { return save_wanted(dir, list); },
+             [this](const Result<void>& saved) {
+               persisting_ = false;
+               if (!saved) {
+                 log::warning("what is held cannot be written down, a restart will not know it: {}",
+                              saved.error().message());
+               }
+               if (persist_posted_) persist();
+             });
+}
+
+void Agent::Impl::reconcile_soon() {
+  if (stopping_ || std::exchange(reconcile_posted_, true)) return;
+  asio::post(loop_, [this] {
+    reconcile_posted_ = false;
+    if (stopping_) return;
+    reconciler_.run();
+    if (warmer_->jobs().running() > 0) fast_tick();
+  });
+}
+
+void Agent::Impl::find_capabilities() {
+  slow_->run([dir = options_.state_dir] { return find_local_capabilities(dir); },
+             [this](std::vector<os::Capability> found) {
+               for (os::Capability& more :
+                    agent_capabilities(server_->group_missing(), runtime_.control_socket())) {
+                 found.push_back(std::move(more));
+               }
+               world_.capabilities = std::move(found);
+             });
+}
+
+// -- The loop ------------------------------------------------------------------------------------
+
+void Agent::Impl::tick() {
+  if (stopping_) return;
+  slow_->tick();
+  observer_->tick();
+  warmer_->forget_ad_hoc();
+  reconcile_soon();  // back-offs end, holds expire
+  tick_timer_.expires_after(kTick);
+  tick_timer_.async_wait([this](error_code error) {
+    if (!error) tick();
+  });
+}
+
+void Agent::Impl::fast_tick() {
+  if (std::exchange(fast_ticking_, true) || stopping_) return;
+  http_->tick();
+  if (warmer_->background_running()) {
+    warmer_->pause_background(gate_.tick(clock_.now(), stall_total()));
+  } else {
+    gate_.idle();
+    warmer_->pause_background(false);
+  }
+  fast_timer_.expires_after(kFastTick);
+  fast_timer_.async_wait([this](error_code error) {
+    fast_ticking_ = false;
+    if (!error && warmer_->jobs().running() > 0) fast_tick();
+  });
+}
+
+void Agent::Impl::later(std::chrono::milliseconds delay, std::function<void()> then) {
+  auto timer = std::make_unique<asio::steady_timer>(loop_, delay);
+  asio::steady_timer& wait = *timer;
+  wait.async_wait([timer = std::move(timer), then = std::move(then)](error_code error) {
+    if (!error) then();
+  });
+}
+
+void Agent::Impl::begin_shutdown(const char* why) {
+  if (std::exchange(stopping_, true)) return;
+  log::info("stopping ({})", why);
+  wanted_at_stop_ = wanted();
+  for (const auto& [id, job] : warmer_->jobs().all()) {
+    if (!job->ended()) job->control->cancel();
+  }
+  http_->end_streams();
+  server_->shutdown(kServerStop, [this] { loop_.stop(); });
+}
+
+bool Agent::Impl::run() {
+  log::info("andirond {} serves {}", kVersion, runtime_.control_socket());
+  loop_.run();
+  if (auto saved = save_wanted(options_.state_dir, wanted_at_stop_); !saved) {
+    log::warning("what is held cannot be written down: {}", saved.error().message());
+  }
+  const bool lanes = engine_.stop(kEngineStop);
+  const bool slow = slow_->stop(kSlowStop);
+  if (!lanes || !slow) {
+    log::warning("a disk does not answer; leaving a thread behind in the kernel");
+    return false;
+  }
+  return true;
+}
+
+}  // namespace andiron::core

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include "agent/core/reconciler.hpp"
+
+#include <map>
+
+#include "agent/base/log.hpp"
+
+namespace andiron::core {
+
+policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
+  policy::Facts facts;
+  const os::MemoryView& memory = world_.memory.view;
+  facts.memory_available = memory.available;
+  facts.budget = world_.ledger.budget();
+  facts.headroom = world_.memory.headroom;
+  facts.locked = world_.store.locked_bytes();
+  facts.under_pressure = world_.memory.under_pressure;
+  facts.unified_memory = world_.memory.unified.unified;
+  std::map<tier::FileKey, std::uint64_t> numbers;  // equal for equal inodes
+  world_.models.each([&](const ModelRecord& record) {
+    policy::ModelFacts model;
+    model.name = record.name;
+    model.priority = record.settings.priority;
+    if (record.requested_hold) {
+      model.wanted_hold = record.requested_hold;
+    } else {
+      model.wanted_hold = record.settings.hold;
+    }
+    model.wanted = record.wanted;
+    model.requested = &record == asked_for;
+    model.rewarm = !record.settings.preload.never;
+    model.keep_alive = record.settings.keep_alive;
+    model.busy = record.job != 0 && &record != asked_for;
+    model.state = record.state();
+    if (record.resolved) {
+      for (const catalog::ModelFile& file : record.resolved->source.files) {
+        const tier::FileKey key = tier::key_of(file.identity);
+        const auto number = numbers.emplace(key, numbers.size()).first->second;
+        model.files.push_back({number, file.identity.size});
+      }
+    }
+    model.held = world_.store.hold_of(record.name, record.keys());
+    model.last_used = record.last_used_steady;
+    model.retry_after = record.retry_after;
+    model.ever_warmed = record.ever_warmed;
+    facts.models.push_back(std::move(model));
+  });
+  return facts;
+}
+
+policy::Plan Reconciler::plan() const { return policy::plan(facts(nullptr), world_.clock.now()); }
+
+void Reconciler::run() {
+  if (world_.settings.agent.dry_run) return;
+  world_.models.each([](ModelRecord& record) { record.plan_note.clear(); });
+  for (const policy::Step& step : plan().steps) {
+    ModelRecord* record = world_.models.find(step.model);
+    if (record == nullptr) continue;
+    record->plan_note = step.reason;
+    switch (step.kind) {
+      case policy::Step::Kind::demote:
+      case policy::Step::Kind::release:
+        free_memory(step, *record);
+        break;
+      case policy::Step::Kind::warm: {
+        const auto job = warmer_->warm(*record, std::nullopt, false);
+        if (!job) log::warning("{}: {}", record->name, job.error().message());
+        break;
+      }
+      case policy::Step::Kind::refuse:
+      case policy::Step::Kind::wait:
+        break;  // The reason is what there is to it; status and explain show it.
+    }
+  }
+}
+
+Result<Hold> Reconciler::admit(ModelRecord& record) {
+  const policy::Plan plan = policy::plan(facts(&record), world_.clock.now());
+  for (const policy::Step& step : plan.steps) {
+    if (step.model == record.name && step.kind == policy::Step::Kind::refuse) {
+      return make_error(step.code, step.reason);
+    }
+  }
+  for (const policy::Step& step : plan.steps) {
+    ModelRecord* other = world_.models.find(step.model);
+    if (other != nullptr && other != &record) free_memory(step, *other);
+  }
+  return record.wanted_hold();
+}
+
+void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
+  if (step.kind == policy::Step::Kind::release) {
+    log::info("{}: let go: {}", record.name, step.reason);
+    record.wanted = false;
+    warmer_->drop(record, false, {});
+  } else if (step.kind == policy::Step::Kind::demote && step.hold == Hold::cached) {
+    log::info("{}: held as cached from now on: {}", record.name, step.reason);
+    world_.dispose(world_.store.demote_to_cached(record.name));
+    if (record.wanted_hold() != Hold::cached) record.back_off_from(world_.clock.now());
+  } else if (step.kind == policy::Step::Kind::demote) {
+    const auto job = warmer_->warm(record, std::nullopt, false);
+    if (!job) log::warning("{}: {}", record.name, job.error().message());
+  }
+}
+
+}  // namespace andiron::core

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "agent/base/result.hpp"
+#include "agent/base/unique_fd.hpp"
+
+namespace andiron::core {
+
+/// The runtime folder, owned by this process until it ends, however it ends: the kernel drops the
+/// lock of a killed agent, so that what lies there (its socket) may be replaced.
+class RuntimeDir {
+ public:
+  /// Makes the folder (0755) and takes its lock. Errors: already_running, and those of mkdir.
+  static Result<RuntimeDir> open(const std::string& path);
+
+  const std::string& path() const noexcept { return path_; }
+  std::string control_socket() const { return path_ + "/control.sock"; }
+
+ private:
+  RuntimeDir(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}
+  std::string path_;
+  UniqueFd lock_;
+};
+
+/// Makes a folder and those above it. Blocks.
+Result<void> make_folder(const std::string& path, unsigned mode);
+
+}  // namespace andiron::core

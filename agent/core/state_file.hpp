@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/base/result.hpp"
+#include "agent/base/vocabulary.hpp"
+
+namespace andiron::core {
+
+/// What a killed agent has to hold again: its wanted models.
+struct WantedModel {
+  std::string name;
+  std::string source;
+  std::vector<std::string> also;
+  bool configured = false;
+  std::optional<Hold> hold;  // as it was asked for, where it was
+};
+
+/// STATE_DIR/wanted.json. Blocks. A file that cannot be read or understood is an error, and the
+/// agent goes on without it; one that is not there is an empty list.
+Result<std::vector<WantedModel>> load_wanted(const std::string& state_dir);
+/// Written beside, synced and renamed over, so that a crash leaves the old or the new one whole.
+Result<void> save_wanted(const std::string& state_dir, const std::vector<WantedModel>& models);
+
+}  // namespace andiron::core

@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT
+#include "agent/core/warmer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "agent/base/log.hpp"
+
+namespace andiron::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Stores move rarely, and looking for them reads all of /proc.
+constexpr auto kPlacesLast = 30s;
+/// A model that came over the socket and was dropped is shown for this long, for whoever looks.
+constexpr auto kShownAfterDrop = 60s;
+
+bool names_a_store(const config::ModelSettings& settings) {
+  const auto of_store = [](const std::string& source) {
+    return source.starts_with("ollama:") || source.starts_with("hf:");
+  };
+  return of_store(settings.source) ||
+         std::any_of(settings.also.begin(), settings.also.end(), of_store);
+}
+
+/// Errors that say that the bytes we hold are not what the source means any longer, in contrast to
+/// those that say that we could not look.
+bool ends_holds(Errc code) {
+  switch (code) {
+    case Errc::source_not_found:
+    case Errc::incomplete_shards:
+    case Errc::truncated:
+    case Errc::bad_format:
+    case Errc::not_regular_file:
+    case Errc::symlink_loop:
+    case Errc::outside_roots:
+    case Errc::stale:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool same_files(const ResolvedModel& a, const ResolvedModel& b) {
+  return std::equal(
+      a.source.files.begin(), a.source.files.end(), b.source.files.begin(), b.source.files.end(),
+      [](const auto& x, const auto& y) { return x.path == y.path && x.identity == y.identity; });
+}
+
+void add_stages(tier::StageTimes& sum, const tier::StageTimes& more) {
+  sum.locate += more.locate;
+  sum.read += more.read;
+  sum.place += more.place;
+  sum.verify += more.verify;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Warmer>> Warmer::create(World& world, Hooks hooks) {
+  auto outcomes = TRY(Mailbox<tier::FillOutcome>::create());
+  return std::unique_ptr<Warmer>(new Warmer(
+      world, std::move(hooks), std::make_shared<Mailbox<tier::FillOutcome>>(std::move(outcomes))));
+}
+
+Warmer::Warmer(World& world, Hooks hooks, std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes)
+    : world_(world), hooks_(std::move(hooks)), outcomes_(std::move(outcomes)) {}
+
+Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool requested) {
+  if (world_.settings.agent.dry_run) {
+    return make_error(Errc::unavailable, "dry_run is set: nothing is loaded");
+  }
+  if (Job* running = jobs_.find(record.job)) {
+    running->requested = running->requested || requested;
+    if (hold) record.requested_hold = hold;
+    return running;
+  }
+  Job& job = jobs_.add();
+  job.model = record.name;
+  job.requested = requested;
+  job.wanted_before = record.wanted;
+  job.started = world_.clock.wall();
+  job.started_steady = world_.clock.now();
+  job.control = std::make_shared<stream::TransferControl>(std::nullopt);
+  record.job = job.id;
+  record.wanted = true;
+  record.cancelled = false;
+  if (hold) record.requested_hold = hold;
+  if (requested) record.touch(world_.clock);
+  const std::uint64_t id = job.id;
+  const auto go_on = [this, id] {
+    Job* waiting = jobs_.find(id);
+    if (waiting == nullptr || waiting->ended()) return;
+    ModelRecord* model = world_.models.find(waiting->model);
+    if (model == nullptr) return end(*waiting, JobState::cancelled);
+    if (!model->resolved) {
+      waiting->error = model->resolve_error.value_or(make_error(Errc::unavailable, model->name));
+      return finish(*waiting);
+    }
+    start_fill(*waiting, *model);
+  };
+  refresh(record, go_on);
+  return &job;
+}
+
+void Warmer::refresh(ModelRecord& record, std::function<void()> then) {
+  if (then) after_resolve_[record.name].push_back(std::move(then));
+  if (!record.resolving) resolve(record);
+}
+
+Warmer::Resolution Warmer::resolve_blocking(const config::ModelSettings& settings,
+                                            const std::optional<std::vector<std::string>>& roots,
+                                            const std::shared_ptr<const catalog::Places>& known,
+                                            const std::map<std::string, std::string>& environment) {
+  Resolution answer{make_error(Errc::unavailable, ""), {}, false};
+  catalog::ResolveOptions options;
+  options.allow_roots = roots;
+  if (known) {
+    options.places = *known;
+  } else if (names_a_store(settings)) {
+    options.places = answer.places = catalog::find_places("", environment);
+    answer.places_fresh = true;
+  }
+  auto found = catalog::resolve(settings.source, settings.also, options);
+  if (!found) {
+    answer.model = std::move(found).error();
+    return answer;
+  }
+  ResolvedModel model;
+  model.source = std::move(*found);
+  std::map<std::uint64_t, std::uint32_t> by_dev;  // one look a file system
+  for (const catalog::ModelFile& file : model.source.files) {
+    auto known_device = by_dev.find(file.identity.dev);
+    if (known_device == by_dev.end()) {
+      os::DeviceTraits traits;
+      traits.lane = fmt::format("dev:{}", file.identity.dev);
+      if (const auto fd = os::open_regular(file.path)) {
+        if (auto seen = os::device_traits(fd->get())) traits = std::move(*seen);
+      }
+      known_device =
+          by_dev.emplace(file.identity.dev, static_cast<std::uint32_t>(model.devices.size())).first;
+      model.devices.push_back(std::move(traits));
+    }
+    model.device_of.push_back(known_device->second);
+  }
+  answer.model = std::move(model);
+  return answer;
+}
+
+void Warmer::resolve(ModelRecord& record) {
+  record.resolving = true;
+  const bool places_known = places_ && world_.clock.now() - places_at_ < kPlacesLast;
+  std::optional<std::vector<std::string>> roots;
+  if (!record.configured) roots = world_.settings.agent.allow_roots;
+  world_.slow.run(
+      [settings = record.settings, roots = std::move(roots),
+       known = places_known ? places_ : nullptr, environment = world_.environment] {
+        return resolve_blocking(settings, roots, known, environment);
+      },
+      [this, name = record.name](Resolution resolution) {
+        on_resolved(name, std::move(resolution));
+      });
+}
+
+void Warmer::on_resolved(const std::string& name, Resolution resolution) {
+  if (resolution.places_fresh) {
+    places_ = std::make_shared<const catalog::Places>(std::move(resolution.places));
+    places_at_ = world_.clock.now();
+  }
+  if (ModelRecord* record = world_.models.find(name)) {
+    record->resolving = false;
+    record->resolved_at = world_.clock.now();
+    if (resolution.model) {
+      take_resolution(*record, std::move(*resolution.model));
+    } else {
+      fail_resolution(*record, std::move(resolution.model).error());
+    }
+    hooks_.resolved(*record);
+  }
+  const auto node = after_resolve_.extract(name);
+  if (node.empty()) return;
+  for (const auto& then : node.mapped())
+    then();
+}
+
+void Warmer::take_resolution(ModelRecord& record, ResolvedModel fresh) {
+  record.resolve_error.reset();
+  if (record.resolved && same_files(*record.resolved, fresh)) {
+    record.resolved = std::move(fresh);
+    return;
+  }
+  if (record.resolved) {
+    std::set<std::pair<tier::FileKey, std::int64_t>> kept;
+    for (const auto& file : fresh.source.files) {
+      kept.emplace(tier::key_of(file.identity), file.identity.ctime_ns);
+    }
+    for (const auto& file : record.resolved->source.files) {
+      const tier::FileKey key = tier::key_of(file.identity);
+      if (!kept.contains({key, file.identity.ctime_ns})) world_.dispose(world_.store.forget(key));
+    }
+    record.stale = record.ever_warmed && record.wanted;
+    world_.note(probe::EventType::model_changed, record, fresh.source.bytes);
+    log::info("{}: its files changed; the new ones are taken", record.name);
+    if (Job* job = jobs_.find(record.job); job != nullptr && job->state == JobState::running) {
+      job->error = make_error(Errc::stale, record.name);
+      job->control->cancel();
+    }
+  }
+  record.resolved = std::move(fresh);
+  record.samples.assign(record.resolved->source.files.size(), FileSample{std::nullopt, ""});
+  record.sampled_at.reset();
+  record.last_error.reset();
+  world_.reconcile_soon();
+}
+
+void Warmer::fail_resolution(ModelRecord& record, Error error) {
+  const Errc code = error.errc();
+  const bool news = !record.resolve_error || record.resolve_error->errc() != code;
+  if (news) log::warning("{}: {} ({})", record.name, error.message(), error_name(code));
+  if (record.resolved && !ends_holds(code)) {
+    record.last_error = std::move(error);
+    return;
+  }
+  const bool gone = code == Errc::source_not_found || code == Errc::incomplete_shards;
+  if (news && gone) {
+    world_.note(probe::EventType::model_missing, record, record.bytes(), {}, error.message());
+  } else if (record.resolved) {
+    world_.note(probe::EventType::model_changed, record, 0, {}, error.message());
+  }
+  for (const tier::FileKey& key : record.keys())
+    world_.dispose(world_.store.forget(key));
+  record.resolved.reset();
+  record.samples.clear();
+  record.resolve_error = std::move(error);
+  record.stale = false;
+  if (Job* job = jobs_.find(record.job); job != nullptr && job->state == JobState::running) {
+    job->error = record.resolve_error;
+    job->control->cancel();
+  }
+}
+
+void Warmer::start_fill(Job& job, ModelRecord& record) {
+  const auto stop = [&](Error error) {
+    job.error = std::move(error);
+    finish(job);
+  };
+  auto hold = hooks_.admit(record);
+  if (!hold) return stop(std::move(hold).error());
+  job.hold = *hold;
+
+  const ResolvedModel& model = *record.resolved;
+  std::vector<tier::FillRequest> requests(model.devices.size());
+  std::vector<tier::FillFile> all;
+  for (std::size_t i = 0; i < model.source.files.size(); ++i) {
+    const catalog::ModelFile& file = model.source.files[i];
+    all.push_back({file.path, file.identity});
+    requests[model.device_of[i]].files.push_back(all.back());
+  }
+  auto reserved = world_.store.reserve(all, job.hold);
+  if (!reserved) return stop(std::move(reserved).error());
+  job.reservations = std::move(*reserved);
+  job.state = JobState::running;
+
+  for (std::size_t device = 0; device < requests.size(); ++device) {
+    tier::FillRequest& request = requests[device];
+    request.job = job.id;
+    request.hold = job.hold;
+    request.priority = record.settings.priority;
+    request.min_available = world_.memory.headroom + world_.store.mapped_bytes();
+    auto task = tier::make_fill_task(std::move(request), job.control, outcomes_);
+    if (auto taken = world_.engine.submit(model.devices[device], std::move(task)); !taken) {
+      if (!job.error) job.error = std::move(taken).error();
+      job.control->cancel();
+      continue;  // A task that was not taken reports nothing.
+    }
+    ++job.fills_left;
+  }
+  if (job.fills_left == 0) finish(job);
+}
+
+void Warmer::collect() {
+  for (tier::FillOutcome& outcome : outcomes_->drain())
+    on_outcome(std::move(outcome));
+}
+
+void Warmer::on_outcome(tier::FillOutcome outcome) {
+  Job* job = jobs_.find(outcome.job);
+  ModelRecord* record = job == nullptr ? nullptr : world_.models.find(job->model);
+  if (job == nullptr || job->ended() || record == nullptr || !record->wanted) {
+    world_.dispose(std::move(outcome.held));
+  } else {
+    for (tier::HeldFile& file : outcome.held) {
+      const tier::FileKey key = tier::key_of(file.identity);
+      const std::vector<tier::FileKey> keys = record->keys();
+      const auto place = std::find(keys.begin(), keys.end(), key);
+      if (place == keys.end()) {  // changed meanwhile
+        world_.dispose(std::move(file));
+        continue;
+      }
+      FileSample& sample = record->samples[static_cast<std::size_t>(place - keys.begin())];
+      if (file.resident_known) sample.resident = file.resident_bytes;
+      auto node = job->reservations.extract(key);
+      world_.dispose(
+          world_.store.commit(record->name, std::move(file), job->hold,
+                              node.empty() ? tier::Reservation() : std::move(node.mapped())));
+    }
+  }
+  if (job == nullptr || job->ended()) return;
+  add_stages(job->stages, outcome.stages);
+  job->bytes_read += outcome.bytes_read;
+  for (std::string& note : outcome.notes)
+    job->notes.push_back(std::move(note));
+  if (outcome.error && !job->error) job->error = std::move(outcome.error);
+  if (outcome.lock_limit && !job->lock_limit) job->lock_limit = std::move(outcome.lock_limit);
+  if (--job->fills_left == 0) finish(*job);
+}
+
+void Warmer::finish(Job& job) {
+  ModelRecord* record = world_.models.find(job.model);
+  if (record == nullptr) return end(job, JobState::cancelled);
+  record->notes = job.notes;
+  if (job.error) return finish_failed(job, *record);
+
+  const SteadyTime now = world_.clock.now();
+  record->ever_warmed = true;
+  record->stale = false;
+  record->last_error.reset();
+  record->lock_limit = job.lock_limit;
+  record->last_load =
+      LastLoad{job.stages, job.bytes_read, now - job.started_steady, world_.clock.wall()};
+  record->sampled_at = now;
+  record->retry_after.reset();
+  const auto resident = record->resident_bytes();
+  if (resident && *resident < record->bytes()) {
+    record->back_off_from(now);  // Somebody takes the pages as fast as they come.
+  }
+  world_.note(probe::EventType::model_warmed, *record, record->bytes(), {},
+              job.lock_limit.value_or(""));
+  log::info("{}: warm, {} read in {}", record->name, format_bytes(job.bytes_read),
+            format_duration(
+                std::chrono::duration_cast<std::chrono::milliseconds>(now - job.started_steady)));
+  if (job.lock_limit) log::warning("{}: {} (lock_limit)", record->name, *job.lock_limit);
+  end(job, JobState::done);
+}
+
+void Warmer::finish_failed(Job& job, ModelRecord& record) {
+  const Errc code = job.error->errc();
+  if (code == Errc::cancelled) return end(job, JobState::cancelled);
+  record.back_off_from(world_.clock.now());
+  if (code == Errc::stale) {
+    // Another file lies there now: look at it at once, and fill it when it keeps still.
+    record.back_off = 0ms;
+    record.retry_after = world_.clock.now() + 1s;
+    record.recheck_at = *record.retry_after;
+  }
+  if (!record.resolve_error) record.last_error = job.error;
+  if (job.requested && !job.wanted_before) record.wanted = false;
+  world_.note(probe::EventType::job_failed, record, 0, {}, job.error->message());
+  log::warning("{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
+  end(job, JobState::failed);
+}
+
+void Warmer::end(Job& job, JobState state) {
+  job.state = state;
+  job.reservations.clear();
+  const std::uint64_t id = job.id;
+  const std::string model = job.model;
+  if (ModelRecord* record = world_.models.find(model)) record->job = 0;
+  hooks_.progressed(job);
+  const auto node = after_job_.extract(id);
+  if (!node.empty()) {
+    for (const auto& then : node.mapped())
+      then();
+  }
+  // A request that came to nothing leaves nothing behind.
+  ModelRecord* record = world_.models.find(model);
+  if (record != nullptr && !record->configured && !record->wanted) {
+    record->forget_at = world_.clock.now();
+  }
+  world_.persist_soon();
+  world_.reconcile_soon();
+}
+
+void Warmer::cancel(Job& job) {
+  if (job.ended()) return;
+  if (ModelRecord* record = world_.models.find(job.model)) {
+    record->wanted = false;
+    record->cancelled = true;
+  }
+  job.error = make_error(Errc::cancelled, "by request");
+  job.control->cancel();
+  if (job.state == JobState::resolving) finish(job);
+}
+
+void Warmer::drop(ModelRecord& record, bool give_back, std::function<void()> then) {
+  record.wanted = false;
+  record.requested_hold.reset();
+  record.ever_warmed = false;
+  record.stale = false;
+  record.last_error.reset();
+  record.lock_limit.reset();
+  record.retry_after.reset();
+  record.back_off = 0ms;
+  const std::string name = record.name;
+  Job* job = jobs_.find(record.job);
+  if (job == nullptr) return release_and_give_back(record, give_back, std::move(then));
+  after_job_[job->id].push_back([this, name, give_back, then = std::move(then)] {
+    ModelRecord* same = world_.models.find(name);
+    if (same != nullptr) {
+      release_and_give_back(*same, give_back, then);
+    } else if (then) {
+      then();
+    }
+  });
+  cancel(*job);
+}
+
+void Warmer::release_and_give_back(ModelRecord& record, bool give_back,
+                                   std::function<void()> then) {
+  std::vector<tier::HeldFile> held = world_.store.release(record.name);
+  std::vector<tier::FillFile> files;
+  if (give_back && record.resolved) {
+    std::set<tier::FileKey> others;
+    world_.models.each([&](ModelRecord& other) {
+      if (&other == &record || !other.wanted) return;
+      for (const tier::FileKey& key : other.keys())
+        others.insert(key);
+    });
+    for (const catalog::ModelFile& file : record.resolved->source.files) {
+      if (!others.contains(tier::key_of(file.identity))) {
+        files.push_back({file.path, file.identity});
+      }
+    }
+  }
+  const std::string name = record.name;
+  world_.slow.run(
+      [held = std::move(held), files = std::move(files)]() mutable {
+        held.clear();  // Mapped pages cannot be given back.
+        for (const tier::FillFile& file : files) {
+          // A file that is gone, or is another one now, has nothing of ours to give back.
+          [[maybe_unused]] const auto left = tier::give_pages_back(file.path, file.identity);
+        }
+        return true;
+      },
+      [this, name, then = std::move(then)](bool) {
+        ModelRecord* same = world_.models.find(name);
+        if (same != nullptr) same->sampled_at.reset();
+        if (same != nullptr && !same->configured && !same->wanted) {
+          same->forget_at = world_.clock.now() + kShownAfterDrop;
+        }
+        if (then) then();
+        world_.persist_soon();
+        world_.reconcile_soon();
+      });
+}
+
+void Warmer::forget_ad_hoc() {
+  std::vector<std::string> names;
+  const SteadyTime now = world_.clock.now();
+  world_.models.each([&](const ModelRecord& record) {
+    const bool idle = record.job == 0 && !record.resolving && !record.sampling;
+    if (!record.configured && !record.wanted && idle && record.forget_at &&
+        *record.forget_at <= now) {
+      names.push_back(record.name);
+    }
+  });
+  for (const std::string& name : names) {
+    ModelRecord* record = world_.models.find(name);
+    world_.dispose(world_.store.release(name));
+    hooks_.forgotten(*record);
+    world_.models.remove(name);
+  }
+}
+
+void Warmer::pause_background(bool paused) {
+  for (const auto& [id, job] : jobs_.all()) {
+    if (!job->ended()) job->control->set_paused(paused && !job->requested);
+  }
+}
+
+bool Warmer::background_running() const {
+  return std::any_of(jobs_.all().begin(), jobs_.all().end(), [](const auto& entry) {
+    return entry.second->state == JobState::running && !entry.second->requested;
+  });
+}
+
+}  // namespace andiron::core

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/catalog/resolver.hpp"
+#include "agent/core/jobs.hpp"
+#include "agent/core/world.hpp"
+
+namespace andiron::core {
+
+/// Resolves models and runs warm jobs: resolve, admit, reserve, fill on the lanes, commit.
+/// Thread: the control loop's. Never blocks.
+class Warmer {
+ public:
+  struct Hooks {
+    /// Makes room and says whether the model may be warmed now, with which hold.
+    std::function<Result<Hold>(ModelRecord&)> admit;
+    /// A job moved on (also: ended). Its waiters want to know.
+    std::function<void(Job&)> progressed;
+    /// The model's files are known anew: watch them.
+    std::function<void(ModelRecord&)> resolved;
+    /// The model is about to be forgotten: unwatch it.
+    std::function<void(ModelRecord&)> forgotten;
+  };
+
+  static Result<std::unique_ptr<Warmer>> create(World& world, Hooks hooks);
+
+  /// Starts a job, or joins the one that runs. `requested` is false for the planner's own.
+  /// Errors: unavailable (dry_run).
+  Result<Job*> warm(ModelRecord& record, std::optional<Hold> hold, bool requested);
+  /// Stops a job; what it did stays as it is. The model is then not wanted until somebody asks.
+  void cancel(Job& job);
+  /// Lets go of a model: no job, no hold, not wanted. With `give_back`, its own clean pages go
+  /// too. `then` is called when that is done.
+  void drop(ModelRecord& record, bool give_back, std::function<void()> then);
+
+  /// Looks anew what a model's source means, and calls `then`. What changed lets go of the old
+  /// bytes. Joins a resolve that runs.
+  void refresh(ModelRecord& record, std::function<void()> then);
+
+  /// Now and then: forgets models that came over the socket and that nobody wants any longer.
+  void forget_ad_hoc();
+
+  /// Outcomes of lanes: readable, then collect() on the loop.
+  int fd() const noexcept { return outcomes_->fd(); }
+  void collect();
+
+  JobTable& jobs() noexcept { return jobs_; }
+  /// Asks all jobs that nobody waits for to pause, or to go on.
+  void pause_background(bool paused);
+  bool background_running() const;
+
+ private:
+  struct Resolution {
+    Result<ResolvedModel> model;
+    catalog::Places places;  // as they were looked up for it, if they were
+    bool places_fresh = false;
+  };
+  Warmer(World& world, Hooks hooks, std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes);
+
+  static Resolution resolve_blocking(const config::ModelSettings& settings,
+                                     const std::optional<std::vector<std::string>>& roots,
+                                     const std::shared_ptr<const catalog::Places>& known,
+                                     const std::map<std::string, std::string>& environment);
+  void resolve(ModelRecord& record);
+  void on_resolved(const std::string& name, Resolution resolution);
+  void take_resolution(ModelRecord& record, ResolvedModel fresh);
+  void fail_resolution(ModelRecord& record, Error error);
+  void start_fill(Job& job, ModelRecord& record);
+  void on_outcome(tier::FillOutcome outcome);
+  void finish(Job& job);
+  void finish_failed(Job& job, ModelRecord& record);
+  void end(Job& job, JobState state);
+  void release_and_give_back(ModelRecord& record, bool give_back, std::function<void()> then);
+
+  World& world_;
+  Hooks hooks_;
+  std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes_;
+  JobTable jobs_;
+  std::map<std::string, std::vector<std::function<void()>>> after_resolve_;
+  std::map<std::uint64_t, std::vector<std::function<void()>>> after_job_;
+  std::shared_ptr<const catalog::Places> places_;  // immutable: lent to the slow lane
+  SteadyTime places_at_{};
+};
+
+}  // namespace andiron::core

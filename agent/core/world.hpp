@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent/base/clock.hpp"
+#include "agent/base/mailbox.hpp"
+#include "agent/config/settings.hpp"
+#include "agent/core/event_log.hpp"
+#include "agent/core/model_table.hpp"
+#include "agent/core/slow_lane.hpp"
+#include "agent/os/capability.hpp"
+#include "agent/os/memory.hpp"
+#include "agent/stream/engine.hpp"
+#include "agent/tier/ledger.hpp"
+#include "agent/tier/page_cache_store.hpp"
+
+namespace andiron::core {
+
+/// What the machine's memory looked like a moment ago.
+struct MemoryState {
+  os::MemoryView view;
+  std::uint64_t headroom = 0;   // bytes, from the settings and the limit
+  bool under_pressure = false;  // others stall for memory
+  os::UnifiedMemory unified;
+};
+
+/// The state that the parts of the core share: one owner, the control loop, and no locks. Parts
+/// change what is theirs (jobs are Warmer's, samples Observer's) and read the rest.
+struct World {
+  World(const Clock& clock_, SlowLane& slow_, stream::Engine& engine_)
+      : clock(clock_), slow(slow_), engine(engine_), ledger(0), store(ledger) {}
+
+  const Clock& clock;
+  SlowLane& slow;
+  stream::Engine& engine;
+
+  config::Settings settings;
+  std::string config_path;
+  WallTime config_loaded;
+  std::map<std::string, std::string> environment;  // as it was at start
+
+  MemoryState memory;
+  tier::Ledger ledger;  // of the page-cache and pinned-ram tiers together
+  tier::PageCacheStore store;
+  ModelTable models;
+  EventLog events;
+  std::vector<os::Capability> capabilities;
+
+  /// Asks for a reconcile soon; set by the agent.
+  std::function<void()> reconcile_soon = [] {};
+  /// What is wanted changed: have it written down; set by the agent.
+  std::function<void()> persist_soon = [] {};
+
+  /// Appends an event about a model, with the time of now.
+  void note(probe::EventType type, const ModelRecord& record, std::uint64_t bytes = 0,
+            std::string file = {}, std::string detail = {});
+  /// Ends mappings where blocking is allowed.
+  void dispose(std::vector<tier::HeldFile> files);
+  void dispose(std::optional<tier::HeldFile> file);
+  /// Sets headroom and budget from the settings and what memory there is now.
+  void apply_budget();
+};
+
+}  // namespace andiron::core
