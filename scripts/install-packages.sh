@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # install-packages.sh GROUP...: installs the Debian or Ubuntu packages of each group that are
-# missing, with sudo where it is not root. Groups: build, test, fuzz, format, bench.
+# missing, with sudo where it is not root. Groups: build, test, fuzz, format, quickstart,
+# bench.
 set -euo pipefail
 
 declare -A groups=(
@@ -12,6 +13,7 @@ declare -A groups=(
           python3-venv"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
+  [quickstart]="python3"
   [bench]="fio vmtouch util-linux python3 xfsprogs"
 )
 
