@@ -66,10 +66,9 @@ class Connection {
   Connection& operator=(Connection&&) noexcept;
   ~Connection();
 
-  /// The whole answer, of 64 MiB at most. The agent itself gives up after 30 s and says so: its word
-  /// comes before this timeout.
-  /// Errors: timeout; bad_format for what is not HTTP; too_large; unavailable when the agent closed
-  /// the connection before the end of its answer.
+  /// The whole answer, of 64 MiB at most. The agent itself gives up after 30 s and says so: its
+  /// word comes before this timeout. Errors: timeout; bad_format for what is not HTTP; too_large;
+  /// unavailable when the agent closed the connection before the end of its answer.
   Result<Response> call(const Request& request,
                         std::chrono::milliseconds timeout = std::chrono::seconds(45));
 
