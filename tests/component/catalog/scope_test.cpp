@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "agent/catalog/scope.hpp"
 
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+
 #include "tests/component/catalog/catalog_fixture.hpp"
 
 namespace andiron::catalog {
@@ -97,6 +106,39 @@ TEST_F(ScopeTest, RootOfEverythingAllowsEverything) {
   write_gguf("models/a.gguf");
   options_.allow_roots = {"/"};
   EXPECT_EQ(error_of(path("models/a.gguf")), "none");
+}
+
+/// Refuses openat2 to this process for good, as filters from before it do.
+bool refuse_openat2() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {4, filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(ScopeTest, WorksWithoutOpenat2) {
+  write_gguf("models/real/a.gguf");
+  write_gguf("secret/b.gguf");
+  link("models/linked", "real");
+  link("models/out", "../secret");
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    if (!refuse_openat2()) ::_exit(77);
+    if (error_of(path("models/linked/a.gguf")) != "none") ::_exit(1);
+    if (error_of(path("models/out/b.gguf")) != "outside_roots") ::_exit(2);
+    if (error_of(path("models/gone")) != "source_not_found") ::_exit(3);
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp filters here";
+  EXPECT_EQ(status, 0) << WEXITSTATUS(status);
 }
 
 TEST_F(ScopeTest, StoresOutsideAreNotTold) {
