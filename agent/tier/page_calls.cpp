@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <system_error>
+#include <vector>
 
 #include "agent/base/units.hpp"
 #include "agent/os/memory.hpp"
@@ -65,10 +66,19 @@ void read_ahead(int fd, ByteRange range) noexcept {
       fd, static_cast<off_t>(range.offset), static_cast<off_t>(range.length), POSIX_FADV_WILLNEED);
 }
 
-void advise_for_filling(int fd, const MappedRegion& mapping) noexcept {
-  // Advice: a kernel without it still reads, in its own way.
-  [[maybe_unused]] const int huge = ::madvise(mapping.data(), mapping.size(), MADV_HUGEPAGE);
-  [[maybe_unused]] const int far = ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+bool advise_for_filling(int fd, const MappedRegion& mapping) noexcept {
+  // Advice: a kernel that does not take it reads in its own way.
+  [[maybe_unused]] const int ignored = ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+  return ::madvise(mapping.data(), mapping.size(), MADV_HUGEPAGE) == 0;
+}
+
+bool all_resident(const MappedRegion& mapping, ByteRange range) {
+  std::vector<unsigned char> pages((range.length + page_size() - 1) / page_size());
+  while (::mincore(mapping.data() + range.offset, range.length, pages.data()) != 0) {
+    if (errno != EAGAIN) return false;
+  }
+  return std::all_of(pages.begin(), pages.end(),
+                     [](unsigned char page) { return (page & 1U) != 0; });
 }
 
 void advise_as_usual(int fd) noexcept {

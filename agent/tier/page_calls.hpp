@@ -31,9 +31,13 @@ void read_ahead(int fd, ByteRange range) noexcept;
 /// Makes reading through `mapping`, one of fd's, quick: the kernel then reads in 4 MiB pieces of
 /// huge folios whatever the device's read-ahead is (do_sync_mmap_readahead of mm/filemap.c, from
 /// 5.18 on), and reads ahead twice as far. For a mapping that is only filled through.
-void advise_for_filling(int fd, const MappedRegion& mapping) noexcept;
+/// False where the kernel knows no huge pages.
+bool advise_for_filling(int fd, const MappedRegion& mapping) noexcept;
 /// Takes back what was said of fd.
 void advise_as_usual(int fd) noexcept;
+
+/// By mincore: true as well where the kernel does not say (to those who do not own the file).
+bool all_resident(const MappedRegion& mapping, ByteRange range);
 
 struct PageLock {
   std::uint64_t bytes = 0;            // from the mapping's start

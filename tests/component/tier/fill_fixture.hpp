@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,30 @@ class FillTest : public ::testing::Test {
     const Result<void> submitted =
         engine_.submit(*device, tier::make_fill_task(std::move(request), control_, done_));
     ASSERT_TRUE(submitted) << submitted.error().message();
+  }
+
+  /// On this thread, with reads of the test's own.
+  tier::FillOutcome fill_with(tier::FillRequest request, stream::ReadBackend& reads) {
+    const os::DeviceTraits device = device_of(dir_.path());
+    stream::RateLimiter limiter(0);
+    stream::LaneContext lane{device, reads, limiter, clock_};
+    tier::make_fill_task(std::move(request), control_, done_)->run(lane);
+    return outcome();
+  }
+
+  /// Until the task found the file, which must have some resident page to show that.
+  void wait_until_located() const {
+    while (control_->done() == 0)
+      std::this_thread::yield();
+  }
+
+  /// Makes some of a cold file resident: exactly these pages, and nothing around them.
+  static void make_resident(const Path& path, std::uint64_t offset, std::uint64_t length) {
+    const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
+    std::vector<char> buffer(length);
+    ASSERT_EQ(static_cast<ssize_t>(length),
+              ::pread(fd.get(), buffer.data(), length, static_cast<off_t>(offset)));
   }
 
   tier::FillOutcome outcome() {

@@ -104,5 +104,118 @@ TEST_F(FillTest, MappedSurvivesDontneed) {
   EXPECT_EQ(0U, resident(path));
 }
 
+/// What this process had read from storage so far: read_bytes of /proc/self/io.
+std::uint64_t bytes_from_storage() {
+  std::ifstream io("/proc/self/io");
+  std::string name;
+  for (std::uint64_t value = 0; io >> name >> value;) {
+    if (name == "read_bytes:") return value;
+  }
+  return 0;
+}
+
+/// Nine tenths of a file are resident: holes of `hole` bytes.
+class HolesTest : public FillTest, public ::testing::WithParamInterface<std::uint64_t> {};
+
+TEST_P(HolesTest, OnlyWhatIsMissingIsRead) {
+  const std::uint64_t hole = GetParam();
+  const std::uint64_t size = 80 * kMiB;
+  for (const Hold hold : {Hold::cached, Hold::mapped}) {
+    const Path path = cold_file("model", size);
+    for (std::uint64_t at = 0; at < size; at += 10 * hole)
+      make_resident(path, at, 9 * hole);
+    ASSERT_EQ(size / 10 * 9, resident(path));
+    const std::uint64_t before = bytes_from_storage();
+    const FillOutcome outcome = fill(request_for({path}, hold));
+    const std::uint64_t read = bytes_from_storage() - before;
+    EXPECT_FALSE(outcome.error);
+    EXPECT_EQ(size, resident(path));
+    EXPECT_EQ(size / 10, outcome.bytes_read);
+    EXPECT_GE(read, size / 10);
+    EXPECT_LE(read, size / 10 + size / 100);  // with the file system's own blocks
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Holes, HolesTest, ::testing::Values(8 * kMiB, kMiB, 16 * kKiB));
+
+/// Devices of the kinds that take another way through the fill.
+TEST_F(FillTest, EveryKindOfDeviceIsFilled) {
+  const Path path = cold_file("model", 70 * kMiB + 5);
+  for (const bool rotational : {false, true}) {
+    for (const std::uint64_t read_ahead : {std::uint64_t{0}, 128 * kKiB, 8 * kMiB}) {
+      os::DeviceTraits device = device_of(path);
+      device.name = "sda";
+      device.rotational = rotational;
+      device.read_ahead = read_ahead;
+      make_cold(path, 0, 0);
+      start(request_for({path}, Hold::cached), device);
+      const FillOutcome outcome = FillTest::outcome();
+      EXPECT_FALSE(outcome.error);
+      EXPECT_EQ(70 * kMiB + 5, resident(path));
+      EXPECT_EQ(70 * kMiB + 5, outcome.bytes_read);
+    }
+  }
+}
+
+TEST_F(FillTest, AWarmFileIsNotReadAgain) {
+  const Path path = dir_.write_random("model", 4 * kMiB);
+  make_warm(path);
+  const std::uint64_t before = bytes_from_storage();
+  const FillOutcome outcome = fill(request_for({path}, Hold::mapped));
+  EXPECT_EQ(0U, outcome.bytes_read);
+  EXPECT_LT(bytes_from_storage() - before, kMiB);
+  EXPECT_EQ(4 * kMiB, control_->done());
+}
+
+TEST_F(FillTest, TmpfsIsResidentAlready) {
+  const Path path = "/dev/shm/andiron-tier-test-" + std::to_string(::getpid());
+  std::ofstream(path) << std::string(3 * kMiB + 1, 'x');
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "/dev/shm cannot be written to";
+  for (const Hold hold : {Hold::cached, Hold::mapped}) {
+    const FillOutcome outcome = fill(request_for({path}, hold));
+    EXPECT_FALSE(outcome.error);
+    ASSERT_EQ(1U, outcome.held.size());
+    EXPECT_EQ(3 * kMiB + 1, outcome.held[0].resident_bytes);
+    EXPECT_EQ(0U, outcome.bytes_read);
+  }
+  std::filesystem::remove(path);
+}
+
+TEST_F(FillTest, ProtectedIsMappedForNow) {
+  const Path path = cold_file("model", kMiB);
+  const FillOutcome outcome = fill(request_for({path}, Hold::protected_));
+  ASSERT_EQ(1U, outcome.held.size());
+  EXPECT_EQ(Hold::mapped, outcome.held[0].hold);
+  EXPECT_NE(std::string::npos, first_note(outcome).find("protected"));
+}
+
+TEST_F(FillTest, GivesPagesBackButNotThoseInUse) {
+  const Path path = cold_file("model", 3 * kMiB);
+  const tier::FillFile file = file_of(path);
+  {
+    const FillOutcome outcome = fill(request_for({path}, Hold::mapped));
+    const auto kept = tier::give_pages_back(file.path, file.identity);
+    ASSERT_TRUE(kept);
+    EXPECT_EQ(3 * kMiB, *kept);
+  }
+  const auto left = tier::give_pages_back(file.path, file.identity);
+  ASSERT_TRUE(left);
+  EXPECT_EQ(0U, *left);
+  EXPECT_EQ(0U, resident(path));
+}
+
+TEST_F(FillTest, GivesBackOnlyTheFilesOwnPages) {
+  const Path path = dir_.write("model", "old");
+  const tier::FillFile file = file_of(path);
+  // The new one before the old one goes, so that it has another inode.
+  const Path next = dir_.write_random("next", kMiB);
+  make_warm(next);
+  std::filesystem::rename(next, path);
+  const auto refused = tier::give_pages_back(file.path, file.identity);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(Errc::stale, refused.error().errc());
+  EXPECT_EQ(kMiB, resident(path));
+}
+
 }  // namespace
 }  // namespace andiron::testing
