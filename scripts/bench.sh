@@ -28,11 +28,11 @@ done
 
 program=build/release/tests/bench/page_cache_bench
 scripts/install-packages.sh build test bench
-if [[ ! -x $program ]]; then
-  mkdir -p build/release
-  cmake --preset release -DANDIRON_TESTS=ON >build/release/configure.log
-fi
-cmake --build --preset release --target page_cache_bench -j "$(nproc)" | tail -1
+mkdir -p build/release
+{
+  cmake --preset release -DANDIRON_TESTS=ON
+  cmake --build --preset release --target page_cache_bench -j "$(nproc)"
+} >build/release/bench-build.log 2>&1 || { cat build/release/bench-build.log >&2; exit 1; }
 
 mkdir -p "$dir"
 work=$(mktemp -d "$dir/andiron-bench-XXXXXX")

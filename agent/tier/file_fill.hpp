@@ -41,7 +41,7 @@ class FileFill {
   void measure();
   Result<void> verify();
   Result<void> check_identity() const;
-  std::vector<ByteRange> find_missing();
+  void find_missing();
   void note(const std::string& text);
 
   FillRun& run_;
@@ -51,6 +51,7 @@ class FileFill {
   bool in_memory_ = false;   // tmpfs: there is nothing to read
   bool measured_ = false;    // held_.resident_bytes is of now
   bool cannot_map_ = false;  // without touching, which would be SIGBUS after a truncation
+  std::vector<ByteRange> missing_;
   std::uint64_t resident_before_ = 0;
   HeldFile held_;
 };

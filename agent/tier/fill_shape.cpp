@@ -58,6 +58,18 @@ FillShape with_method(FillShape shape, FillMethod method) {
   return shape;
 }
 
+std::vector<ByteRange> merge_close(const std::vector<ByteRange>& ranges, std::uint64_t gap) {
+  std::vector<ByteRange> merged;
+  for (const ByteRange& range : ranges) {
+    if (!merged.empty() && range.offset - merged.back().end() < gap) {
+      merged.back().length = range.end() - merged.back().offset;
+    } else {
+      merged.push_back(range);
+    }
+  }
+  return merged;
+}
+
 std::vector<FillStep> plan_steps(const std::vector<ByteRange>& missing, std::uint64_t size,
                                  const FillShape& shape, bool everything) {
   std::vector<FillStep> steps;

@@ -29,6 +29,9 @@ FillShape shape_for(const os::DeviceTraits& device, FillMethod wanted);
 /// The same with another method.
 FillShape with_method(FillShape shape, FillMethod method);
 
+/// Ordered ranges with those made one that have less than `gap` bytes between them. Pure.
+std::vector<ByteRange> merge_close(const std::vector<ByteRange>& ranges, std::uint64_t gap);
+
 /// One call's worth of a file.
 struct FillStep {
   ByteRange range;

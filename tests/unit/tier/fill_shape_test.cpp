@@ -74,6 +74,13 @@ TEST(FillShape, OnlyHolesWithoutRoomForAHugeFolioAreAskedForAhead) {
                                with_method(shape, FillMethod::readahead_populate), false)));
 }
 
+TEST(MergeClose, SwallowsShortGapsOnly) {
+  EXPECT_EQ((std::vector<ByteRange>{}), merge_close({}, 5));
+  EXPECT_EQ((std::vector<ByteRange>{{0, 16}, {21, 1}, {30, 5}}),
+            merge_close({{0, 10}, {14, 2}, {21, 1}, {30, 5}}, 5));
+  EXPECT_EQ((std::vector<ByteRange>{{3, 1}, {5, 1}}), merge_close({{3, 1}, {5, 1}}, 1));
+}
+
 TEST(PlanSteps, CutsAtMultiplesOfTheWindow) {
   EXPECT_EQ("m0+10 m10+10 m20+5 ", text_of(plan_steps({{0, 25}}, 25, window_of(10), false)));
   EXPECT_EQ("m7+3 m10+10 m20+2 ", text_of(plan_steps({{7, 15}}, 40, window_of(10), false)));
