@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "agent/base/units.hpp"
+#include "agent/catalog/borrowed_pages.hpp"
 #include "agent/catalog/duplicates.hpp"
 #include "agent/catalog/gguf.hpp"
 #include "agent/catalog/safetensors.hpp"
@@ -136,6 +137,7 @@ Result<void> Assembly::add_located(const Located& file, const std::string& given
   inodes_.emplace(inode, static_cast<std::uint32_t>(resolved_.files.size() - 1));
   const std::string name = base_name(file.path);
   if (name.size() == 64 && file.path.find("/blobs/") != std::string::npos) know_digest(name, file);
+  const BorrowedPages borrowed(fd.get(), size);
   return check_header(fd.get(), given, role);
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "agent/base/units.hpp"
+#include "agent/catalog/borrowed_pages.hpp"
 #include "agent/os/file.hpp"
 
 namespace andiron::catalog {
@@ -41,6 +42,7 @@ UniqueFd reopen(const ModelFile& file) {
 
 /// First and last 64 KiB, or nothing where they cannot be read.
 std::optional<std::string> read_sample(int fd, std::uint64_t size) {
+  const BorrowedPages borrowed(fd, size);
   std::string sample(2 * kSampleBytes, '\0');
   const auto read_at = [&](std::size_t at, std::uint64_t offset) {
     return ::pread(fd, sample.data() + at, kSampleBytes, static_cast<off_t>(offset)) ==

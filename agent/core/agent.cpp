@@ -266,7 +266,9 @@ void Agent::Impl::take_settings(config::Settings settings) {
   for (const std::string& name : gone) {
     ModelRecord* record = world_.models.find(name);
     record->configured = false;  // and so forgotten once it is let go of
-    warmer_->drop(*record, false, {});
+    warmer_->drop(*record, false, [this, name] {
+      if (ModelRecord* same = world_.models.find(name)) same->forget_at = clock_.now();
+    });
   }
   world_.settings = std::move(settings);
   world_.config_loaded = clock_.wall();

@@ -88,8 +88,9 @@ ModelRecord& ModelTable::add(config::ModelSettings settings, bool configured) {
 Result<ModelRecord*> ModelTable::add_ad_hoc(const std::string& source,
                                             const std::vector<std::string>& also) {
   std::size_t count = 0;
-  for (const auto& [name, record] : records_)
+  for (const auto& [name, record] : records_) {
     count += record->configured ? 0u : 1u;
+  }
   if (count >= kMaxAdHoc) {
     return make_error(Errc::unavailable,
                       "too many models that are not in the configuration; drop some");

@@ -28,6 +28,7 @@ constexpr auto kLookAgain = 30s;
 /// A file that is being written is looked at when it has been quiet for so long.
 constexpr auto kSettleContent = 1500ms;
 constexpr auto kSettleNames = 300ms;
+constexpr auto kLongestSettle = 10s;
 /// "some" memory stall, as a share of time, from which the agent adds no load of its own.
 constexpr double kHighPressure = 0.10;
 
@@ -186,7 +187,7 @@ void Observer::on_looked(const std::string& name, std::vector<Looked> found, Ste
       }
       record->sampled_at = world_.clock.now();
       if (changed) {
-        recheck(*record, kSettleNames);
+        if (!record->recheck_at) recheck(*record, kSettleNames);
       } else if (lost > 0) {
         note_eviction(*record, lost);
       }
@@ -224,7 +225,11 @@ void Observer::note_eviction(ModelRecord& record, std::uint64_t bytes) {
 }
 
 void Observer::recheck(ModelRecord& record, std::chrono::milliseconds settle) {
-  record.recheck_at = world_.clock.now() + settle;
+  const SteadyTime now = world_.clock.now();
+  if (!record.recheck_at) record.recheck_asked = now;
+  // What keeps changing puts the look off, but not for ever.
+  const SteadyTime latest = record.recheck_asked + kLongestSettle;
+  record.recheck_at = std::min(std::max(record.recheck_at.value_or(now), now + settle), latest);
 }
 
 void Observer::on_file_changes() {

@@ -29,7 +29,8 @@ def four_gib_from_cold(build, folder):
     size = write_gguf(path, 4 * GIB)
     make_cold(path)
     with Agent(build, folder, config(folder)) as agent:
-        assert agent.model("m")["state"] == "cold"
+        model = agent.model("m")
+        assert model["state"] == "cold", model
         done = agent.ctl("warm", "m")
         assert "warm" in done.stdout, done.stdout
         assert resident(path) == pages(size)
@@ -58,12 +59,14 @@ def locked_survives_drop_caches(build, folder):
         before = meminfo("Mlocked")
         agent.ctl("warm", "m", "--strict")
         assert agent.smaps_locked(path) == pages(size)
-        assert meminfo("Mlocked") - before >= size
         model = agent.model("m")
-        assert model["tiers"]["page-cache"]["locked_bytes"] == pages(size), model
+        assert model["tiers"]["page-cache"]["locked_bytes"] == size, model
         with open("/proc/sys/vm/drop_caches", "w") as file:
             file.write("3")
         assert resident(path) == pages(size)
+        # Some folios wait in per-CPU batches before they are counted; drop_caches drained those.
+        grown = meminfo("Mlocked") - before
+        assert grown >= size, (grown, size)
         assert agent.model("m")["state"] == "warm"
         agent.ctl("drop", "m")
         until("the lock to go", lambda: meminfo("Mlocked") - before < MIB)
