@@ -24,6 +24,8 @@ esac
 
 scripts/install-packages.sh "${packages[@]}"
 if command -v ccache >/dev/null; then
+  # Every clone of the sources finds what another one compiled.
+  export CCACHE_BASEDIR=${CCACHE_BASEDIR:-$PWD} CCACHE_NOHASHDIR=${CCACHE_NOHASHDIR:-1}
   export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-ccache}
 fi
 
