@@ -22,6 +22,7 @@
 #include "agent/base/unique_fd.hpp"
 #include "agent/catalog/resolver.hpp"
 #include "agent/config/compile.hpp"
+#include "tests/component/cli/fake_agent.hpp"
 #include "tests/component/setup/machine_tree.hpp"
 
 namespace andiron::testing {
@@ -383,6 +384,48 @@ TEST_F(SetupCommand, KnowsTheTranscodersThatShareTheMachine) {
   EXPECT_EQ(settings.tenants[1].name, "plex");
   EXPECT_EQ(settings.tenants[2].name, "frigate");
   EXPECT_THAT(settings.tenants[2].match_cgroup, HasSubstr(kContainerId));
+}
+
+/// An agent that says which config it runs with, and answers a reload as told.
+FakeAgent::Script agent_with(const std::string& config, int reload_status,
+                             const std::string& reload_body) {
+  return [=](const SeenRequest& request, Peer& peer) {
+    if (request.line.starts_with("GET /v1/status")) {
+      peer.respond(200, nlohmann::json{{"config", {{"path", config}}}}.dump());
+    } else {
+      peer.respond(reload_status, reload_body);
+    }
+  };
+}
+
+TEST_F(SetupCommand, ReloadsTheAgentThatRunsWithTheFile) {
+  tree_.gguf("/srv/models/a.gguf", 1);
+  FakeAgent agent(agent_with(output_, 200, R"({"models":1})"));
+  const Outcome outcome = run({"--write", "--socket", agent.socket()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("being warmed now: andironctl status"));
+  const std::vector<SeenRequest> seen = agent.seen(2);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_THAT(seen[1].line, HasSubstr("POST /v1/reload"));
+}
+
+TEST_F(SetupCommand, FailsWhereTheAgentDoesNotTakeTheFile) {
+  tree_.gguf("/srv/models/a.gguf", 1);
+  FakeAgent agent(
+      agent_with(output_, 400, R"({"error":{"code":"bad_config","message":"no such key"}})"));
+  const Outcome outcome = run({"--write", "--socket", agent.socket()});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no such key"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("being warmed")));
+}
+
+TEST_F(SetupCommand, LeavesAnAgentWithAnotherFileAlone) {
+  tree_.gguf("/srv/models/a.gguf", 1);
+  FakeAgent agent(agent_with("/etc/other.toml", 200, "{}"));
+  const Outcome outcome = run({"--write", "--socket", agent.socket()});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("The running agent uses /etc/other.toml"));
+  EXPECT_EQ(agent.seen(1).size(), 1U);
 }
 
 /// Runs setup on a terminal, answers its question, and gives what it showed.
