@@ -178,6 +178,7 @@ Result<StatusBody> parse_status(std::string_view body) {
   status.models = list(value, "models", decode_model);
   status.lanes = list(value, "lanes", decode_lane);
   status.capabilities = list(value, "capabilities", decode_capability);
+  status.notes = texts(value, "notes");
   return status;
 }
 

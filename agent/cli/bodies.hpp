@@ -99,6 +99,7 @@ struct StatusBody {
   std::vector<ModelBody> models;
   std::vector<LaneBody> lanes;
   std::vector<CapabilityBody> capabilities;
+  std::vector<std::string> notes;
 };
 
 struct JobBody {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/base/log.hpp"
+#include "agent/catalog/duplicates.hpp"
 #include "agent/os/file.hpp"
 #include "agent/os/pressure.hpp"
 #include "agent/os/residency.hpp"
@@ -60,6 +61,7 @@ Observer::Observer(World& world, Warmer& warmer, std::shared_ptr<probe::FileWatc
 void Observer::tick() {
   read_memory();
   read_pressure();
+  compare_models();
   const SteadyTime now = world_.clock.now();
   world_.models.each([&](ModelRecord& record) {
     const bool lost = record.resolve_error && record.resolved_at &&
@@ -71,6 +73,24 @@ void Observer::tick() {
       sample(record, {});
     }
   });
+}
+
+/// Looks for weights that lie in memory twice, once the models have been the same for a tick.
+void Observer::compare_models() {
+  const std::uint64_t now = world_.resolutions;
+  const bool settled = std::exchange(resolutions_seen_, now) == now;
+  if (!settled || std::exchange(resolutions_compared_, now) == now) return;
+  std::vector<catalog::Resolved> models;
+  world_.models.each([&](const ModelRecord& record) {
+    if (record.resolved) models.push_back(record.resolved->source);
+  });
+  world_.slow.run(
+      [models = std::move(models)] {
+        std::vector<const catalog::Resolved*> list;
+        for (const catalog::Resolved& model : models) list.push_back(&model);
+        return catalog::find_duplicates(list);
+      },
+      [this](std::vector<std::string> found) { world_.duplicates = std::move(found); });
 }
 
 void Observer::read_memory() {

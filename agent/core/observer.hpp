@@ -53,6 +53,7 @@ class Observer {
                                   const std::vector<std::uint32_t>& device_of,
                                   const std::vector<FileSample>& before);
   void on_looked(const std::string& name, std::vector<Looked> found, SteadyTime began);
+  void compare_models();
   void note_eviction(ModelRecord& record, std::uint64_t bytes);
   void read_memory();
   void read_pressure();
@@ -71,6 +72,8 @@ class Observer {
   std::uint64_t memory_stall_us_ = 0;
   std::optional<SteadyTime> stall_read_at_;
   bool watch_limit_said_ = false;
+  std::uint64_t resolutions_seen_ = 0;      // of World::resolutions, at the last tick
+  std::uint64_t resolutions_compared_ = 0;  // when duplicates were last looked for
 };
 
 }  // namespace andiron::core

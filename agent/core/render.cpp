@@ -243,6 +243,7 @@ json status(World& world, const JobTable& jobs, SteadyTime started) {
             {"under_pressure", world.memory.under_pressure}}},
           {"models", models(world)},
           {"jobs", jobs.running()},
+          {"notes", world.duplicates},
           {"lanes", std::move(lanes)},
           {"slow_lane", {{"queued", world.slow.queued()}, {"stuck_threads", world.slow.stuck()}}},
           {"capabilities", capabilities(world)}};

@@ -209,6 +209,7 @@ void Warmer::take_resolution(ModelRecord& record, ResolvedModel fresh) {
       job->control->cancel();
     }
   }
+  ++world_.resolutions;
   record.resolved = std::move(fresh);
   record.samples.assign(record.resolved->source.files.size(), FileSample{std::nullopt, ""});
   record.sampled_at.reset();

@@ -51,6 +51,10 @@ struct World {
   ModelTable models;
   EventLog events;
   std::vector<os::Capability> capabilities;
+  /// Counts the times that some model's files turned out to be other ones.
+  std::uint64_t resolutions = 0;
+  /// For people: weights that several models have, shared or twice.
+  std::vector<std::string> duplicates;
 
   /// Asks for a reconcile soon; set by the agent.
   std::function<void()> reconcile_soon = [] {};

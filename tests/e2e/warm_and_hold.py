@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A file goes from cold to warm, is held as it should be, and is let go of."""
+import json
 import os
+import shutil
 import subprocess
 import threading
 
@@ -104,7 +106,6 @@ def a_second_warm_joins_the_first(build, folder):
         connection = UnixConnection(agent.socket)
         connection.request("POST", "/v1/models/m/warm", "{}",
                            {"Accept": "application/x-ndjson"})
-        import json
         for line in connection.getresponse():
             lines.append(json.loads(line))
         assert lines[0]["joined"] is True and lines[0]["job"] == first["id"], lines[0]
@@ -186,6 +187,26 @@ def the_budget_and_the_headroom_are_kept(build, folder):
         agent.stop()
 
 
+def copies_are_pointed_out(build, folder):
+    path = folder / "m.gguf"
+    write_gguf(path, 4 * MIB)
+    shutil.copy(path, folder / "copy.gguf")
+    os.link(path, folder / "link.gguf")
+    text = config(folder)
+    for name in ("copy", "link"):
+        text += f"""
+[[model]]
+name = "{name}"
+source = "{folder / name}.gguf"
+"""
+    with Agent(build, folder, text) as agent:
+        notes = until("notes", lambda: agent.get("/v1/status")["notes"])
+        assert any("looks like a copy of" in note for note in notes), notes
+        assert any("counts once" in note for note in notes), notes
+        assert "looks like a copy of" in agent.ctl("status").stdout
+        agent.stop()
+
+
 main([four_gib_from_cold, locked_survives_drop_caches, only_what_is_missing_is_read,
       a_second_warm_joins_the_first, a_job_is_cancelled, shared_files_count_once,
-      keep_pages_only_lets_go, the_budget_and_the_headroom_are_kept])
+      keep_pages_only_lets_go, copies_are_pointed_out, the_budget_and_the_headroom_are_kept])
