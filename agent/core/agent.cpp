@@ -177,6 +177,7 @@ Result<void> Agent::Impl::make_parts() {
       [this](std::chrono::milliseconds delay, std::function<void()> then) {
         later(delay, std::move(then));
       },
+      [this](std::function<void()> then) { asio::post(loop_, std::move(then)); },
       started_});
   world_.events.on_append([this](const probe::Event& event) { http_->on_event(event); });
   return {};

@@ -121,8 +121,8 @@ void HttpApi::add_routes() {
   router_.add("GET", "/healthz", [this](api::Request request, const auto&) {
     answer(request.connection, 200, {{"ok", true}});
   });
-  router_.add("GET", "/v1/status", [this, &world](api::Request request, const auto&) {
-    answer(request.connection, 200, render::status(world, parts_.warmer.jobs(), parts_.started));
+  router_.add("GET", "/v1/status", [this](api::Request request, const auto&) {
+    show_status(request.connection);
   });
   router_.add("GET", "/v1/models", [this, &world](api::Request request, const auto&) {
     answer(request.connection, 200, {{"models", render::models(world)}});
@@ -193,6 +193,16 @@ ModelRecord* HttpApi::model_or_refuse(api::ConnectionId connection, const std::s
   ModelRecord* record = parts_.world.models.find(name);
   if (record == nullptr) refuse(connection, make_error(Errc::model_not_found, name));
   return record;
+}
+
+void HttpApi::show_status(api::ConnectionId connection) {
+  if (!status_) {
+    status_ = api::dump(render::status(parts_.world, parts_.warmer.jobs(), parts_.started));
+    parts_.post([this] { status_.reset(); });
+  }
+  api::Response response;
+  response.body = *status_;
+  server_->respond(connection, std::move(response));
 }
 
 void HttpApi::show_model(api::ConnectionId connection, const std::string& name) {

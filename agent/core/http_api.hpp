@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +34,8 @@ class HttpApi {
     std::function<void(std::function<void(std::vector<std::string>)>)> reload;
     /// After so long, once, on the loop.
     std::function<void(std::chrono::milliseconds, std::function<void()>)> later;
+    /// On the loop, after what is ready to run now.
+    std::function<void(std::function<void()>)> post;
     SteadyTime started;
   };
   explicit HttpApi(Parts parts);
@@ -57,6 +60,7 @@ class HttpApi {
   void warm_source(api::Request request);
   void start_warm(const api::Request& request, ModelRecord& record, const api::JsonBody& body);
   void drop_model(api::Request request, const std::string& name);
+  void show_status(api::ConnectionId connection);
   void show_model(api::ConnectionId connection, const std::string& name);
   void resolve(api::Request request);
   void events(api::Request request);
@@ -68,6 +72,9 @@ class HttpApi {
   api::Server* server_ = nullptr;
   api::Router router_;
   std::set<api::ConnectionId> followers_;  // of events
+  /// For those who ask at the same time: 64 dashboards cost one rendering. It lives until the loop
+  /// has run what is ready, so that nobody is shown a state from before his own last answer.
+  std::optional<std::string> status_;
 };
 
 }  // namespace andiron::core

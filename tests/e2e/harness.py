@@ -146,8 +146,8 @@ class Agent:
             self.process.kill()
             self.process.wait()
         if kind is not None:
-            print("-- the agent's log:")
-            print(self.log())
+            print("-- the end of the agent's log:")
+            print("\n".join(self.log().splitlines()[-60:]))
 
     def log(self):
         with open(self.log_path, errors="replace") as file:
