@@ -66,10 +66,14 @@ void read_ahead(int fd, ByteRange range) noexcept {
       fd, static_cast<off_t>(range.offset), static_cast<off_t>(range.length), POSIX_FADV_WILLNEED);
 }
 
-bool advise_for_filling(int fd, const MappedRegion& mapping) noexcept {
+void advise_for_filling(int fd) noexcept {
   // Advice: a kernel that does not take it reads in its own way.
   [[maybe_unused]] const int ignored = ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-  return ::madvise(mapping.data(), mapping.size(), MADV_HUGEPAGE) == 0;
+}
+
+bool advise_huge(const MappedRegion& mapping, ByteRange range) noexcept {
+  const std::uint64_t begin = range.offset / page_size() * page_size();
+  return ::madvise(mapping.data() + begin, range.end() - begin, MADV_HUGEPAGE) == 0;
 }
 
 bool all_resident(const MappedRegion& mapping, ByteRange range) {

@@ -28,11 +28,13 @@ Result<Populated> populate(const MappedRegion& mapping, ByteRange range);
 /// full. Its errors do not matter: who waits for the pages meets them too.
 void read_ahead(int fd, ByteRange range) noexcept;
 
-/// Makes reading through `mapping`, one of fd's, quick: the kernel then reads in 4 MiB pieces of
-/// huge folios whatever the device's read-ahead is (do_sync_mmap_readahead of mm/filemap.c, from
-/// 5.18 on), and reads ahead twice as far. For a mapping that is only filled through.
-/// False where the kernel knows no huge pages.
-bool advise_for_filling(int fd, const MappedRegion& mapping) noexcept;
+/// Reads ahead of fd twice as far.
+void advise_for_filling(int fd) noexcept;
+/// Makes reading through a range of a mapping quick: the kernel then reads in 4 MiB pieces of huge
+/// folios whatever the device's read-ahead is (do_sync_mmap_readahead of mm/filemap.c, from 5.18
+/// on). For a mapping that is only filled through, and for ranges that have room for such folios:
+/// elsewhere each is allocated in vain. False where the kernel knows no huge pages.
+bool advise_huge(const MappedRegion& mapping, ByteRange range) noexcept;
 /// Takes back what was said of fd.
 void advise_as_usual(int fd) noexcept;
 

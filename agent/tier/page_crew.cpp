@@ -27,13 +27,14 @@ constexpr std::size_t kMappers = 2;
 
 Result<void> PageCrew::prepare(std::uint64_t size) {
   map_ = TRY(MappedRegion::map_file(fd_, size));
-  huge_advised_ = advise_for_filling(fd_, map_);
+  advise_for_filling(fd_);
   return {};
 }
 
 bool PageCrew::reads_huge(ByteRange range) const {
   const std::uint64_t begin = (range.offset + kHugeFolio - 1) / kHugeFolio * kHugeFolio;
-  if (!huge_advised_ || begin + kHugeFolio > range.end()) return false;
+  if (begin + kHugeFolio > range.end()) return false;
+  if (!advise_huge(map_, {begin, kHugeFolio})) return false;
   const Result<Populated> populated = populate(map_, {begin, 1});
   if (!populated || *populated != Populated::done) return false;
   return all_resident(map_, {begin, kHugeFolio});
@@ -68,7 +69,7 @@ void PageCrew::help_reading(StepQueue& queue) noexcept {
   if (!own) return;
   Result<MappedRegion> map = MappedRegion::map_file(own->get(), map_.size());
   if (!map) return;
-  advise_for_filling(own->get(), *map);
+  advise_for_filling(own->get());
   work(queue, Role::reader, own->get(), *map);
 }
 
@@ -103,6 +104,7 @@ Result<Populated> PageCrew::bring(const StepQueue::Work& work, int fd,
   }
   TRY(run_.pace(step.missing && !step.ask_ahead ? step.range.length : 0));
   if (step.missing) {
+    if (!step.ask_ahead) advise_huge(map, step.range);
     const Populated populated = TRY(populate(map, step.range));
     if (populated != Populated::done) return populated;
     account_.add_read(step.range.length);

@@ -47,7 +47,6 @@ class PageCrew {
   const int fd_;
   const MappedRegion& holder_;
   MappedRegion map_;
-  bool huge_advised_ = false;
   std::atomic<bool> unsupported_{false};
 };
 

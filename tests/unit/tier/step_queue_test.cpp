@@ -41,6 +41,13 @@ TEST(StepQueue, AsksAheadUpToItsLimit) {
   EXPECT_EQ((std::vector<ByteRange>{{30, 10}}), queue.take(Role::reader)->ahead);
 }
 
+TEST(StepQueue, TheAskingIsShared) {
+  StepQueue queue(steps(100, true), 1000);
+  const std::size_t first = queue.take(Role::reader)->ahead.size();
+  EXPECT_LE(first, 10U);
+  EXPECT_EQ(first, queue.take(Role::reader)->ahead.size());
+}
+
 TEST(StepQueue, AStepIsAskedForAtTheLatestWithItsOwnTurn) {
   StepQueue queue(steps(3, true), 0);
   EXPECT_EQ((std::vector<ByteRange>{{0, 10}}), queue.take(Role::reader)->ahead);
