@@ -177,8 +177,7 @@ Result<void> Agent::Impl::make_parts() {
       [this](std::chrono::milliseconds delay, std::function<void()> then) {
         later(delay, std::move(then));
       },
-      [this](std::function<void()> then) { asio::post(loop_, std::move(then)); },
-      started_});
+      [this](std::function<void()> then) { asio::post(loop_, std::move(then)); }, started_});
   world_.events.on_append([this](const probe::Event& event) { http_->on_event(event); });
   return {};
 }
@@ -452,11 +451,11 @@ void Agent::Impl::begin_shutdown(const char* why) {
 bool Agent::Impl::run() {
   log::info("andirond {} serves {}", kVersion, runtime_.control_socket());
   loop_.run();
+  const bool lanes = engine_.stop(kEngineStop);
+  const bool slow = slow_->stop(kSlowStop);  // and with it a save under way
   if (auto saved = save_wanted(options_.state_dir, wanted_at_stop_); !saved) {
     log::warning("what is held cannot be written down: {}", saved.error().message());
   }
-  const bool lanes = engine_.stop(kEngineStop);
-  const bool slow = slow_->stop(kSlowStop);
   if (!lanes || !slow) {
     log::warning("a disk does not answer; leaving a thread behind in the kernel");
     return false;

@@ -121,9 +121,8 @@ void HttpApi::add_routes() {
   router_.add("GET", "/healthz", [this](api::Request request, const auto&) {
     answer(request.connection, 200, {{"ok", true}});
   });
-  router_.add("GET", "/v1/status", [this](api::Request request, const auto&) {
-    show_status(request.connection);
-  });
+  router_.add("GET", "/v1/status",
+              [this](api::Request request, const auto&) { show_status(request.connection); });
   router_.add("GET", "/v1/models", [this, &world](api::Request request, const auto&) {
     answer(request.connection, 200, {{"models", render::models(world)}});
   });

@@ -79,7 +79,7 @@ struct ModelRecord {
 
   std::vector<probe::WatchId> watches;
   std::optional<SteadyTime> recheck_at;  // something changed: look again when it has settled
-  SteadyTime recheck_asked{};             // when that wait began
+  SteadyTime recheck_asked{};            // when that wait began
 
   Hold wanted_hold() const noexcept;
   std::uint64_t bytes() const noexcept;  // 0 while it is not resolved

@@ -25,7 +25,7 @@ constexpr auto kSampleOthers = 20s;
 /// At most this share of one core goes into walks.
 constexpr int kWalkShare = 50;
 /// A missing or broken model is looked for this often besides what inotify tells.
-constexpr auto kLookAgain = 30s;
+constexpr auto kLookAgain = 10s;
 /// A file that is being written is looked at when it has been quiet for so long.
 constexpr auto kSettleContent = 1500ms;
 constexpr auto kSettleNames = 300ms;
@@ -87,7 +87,8 @@ void Observer::compare_models() {
   world_.slow.run(
       [models = std::move(models)] {
         std::vector<const catalog::Resolved*> list;
-        for (const catalog::Resolved& model : models) list.push_back(&model);
+        for (const catalog::Resolved& model : models)
+          list.push_back(&model);
         return catalog::find_duplicates(list);
       },
       [this](std::vector<std::string> found) { world_.duplicates = std::move(found); });
@@ -194,7 +195,8 @@ void Observer::on_looked(const std::string& name, std::vector<Looked> found, Ste
   if (record != nullptr) {
     record->sampling = false;
     // A job that ran, or a change, meanwhile knows better than this walk.
-    const bool current = record->job == 0 && found.size() == record->samples.size();
+    const bool current = record->job == 0 && found.size() == record->samples.size() &&
+                         (!record->sampled_at || *record->sampled_at <= began);
     if (current) {
       bool changed = false;
       std::uint64_t lost = 0;
@@ -278,9 +280,8 @@ void Observer::on_mount_change() {
 }
 
 std::vector<std::string> Observer::folders_to_watch(const config::ModelSettings& settings,
-                                                    const std::optional<ResolvedModel>& resolved,
-                                                    const std::set<std::string>& stores) {
-  std::set<std::string> folders = stores;
+                                                    const std::optional<ResolvedModel>& resolved) {
+  std::set<std::string> folders;
   if (resolved) {
     for (const std::string& path : resolved->source.watch)
       folders.insert(nearest_folder(path));
@@ -318,7 +319,7 @@ void Observer::watch(ModelRecord& record) {
         for (const tier::FillFile& file : files) {
           if (const auto fd = os::open_regular(file.path)) keep(watch->add_file(fd->get()));
         }
-        for (const std::string& folder : folders_to_watch(settings, resolved, {})) {
+        for (const std::string& folder : folders_to_watch(settings, resolved)) {
           keep(watch->add_folder(folder));
         }
         return added;
@@ -332,36 +333,32 @@ void Observer::watch(ModelRecord& record) {
         ModelRecord* same = world_.models.find(name);
         if (same == nullptr) {
           for (const probe::WatchId id : added.ids) {
-            if (!watchers_.contains(id)) watch_->remove(id);
+            watch_->remove(id);
           }
           return;
         }
-        // The new ones first, so that a watch that stays is not taken down in between.
-        for (const probe::WatchId id : added.ids)
-          watchers_[id].insert(name);
+        // The old ones after, so that a watch that stays is not taken down in between.
         const std::vector<probe::WatchId> before = std::exchange(same->watches, added.ids);
-        for (const probe::WatchId id : before) {
-          if (std::find(added.ids.begin(), added.ids.end(), id) != added.ids.end()) continue;
-          const auto entry = watchers_.find(id);
-          if (entry == watchers_.end()) continue;
-          entry->second.erase(name);
-          if (!entry->second.empty()) continue;
-          watchers_.erase(entry);
-          watch_->remove(id);
+        unwatch(name, before);
+        for (const probe::WatchId id : added.ids) {
+          watchers_[id].insert(name);
         }
       });
 }
 
 void Observer::forget(ModelRecord& record) {
-  for (const probe::WatchId id : record.watches) {
+  unwatch(record.name, std::exchange(record.watches, {}));
+}
+
+/// Each add counts, and so each is taken back.
+void Observer::unwatch(const std::string& name, const std::vector<probe::WatchId>& ids) {
+  for (const probe::WatchId id : ids) {
+    watch_->remove(id);
     const auto entry = watchers_.find(id);
     if (entry == watchers_.end()) continue;
-    entry->second.erase(record.name);
-    if (!entry->second.empty()) continue;
-    watchers_.erase(entry);
-    watch_->remove(id);
+    entry->second.erase(name);
+    if (entry->second.empty()) watchers_.erase(entry);
   }
-  record.watches.clear();
 }
 
 }  // namespace andiron::core

@@ -60,8 +60,8 @@ class Observer {
   void recheck(ModelRecord& record, std::chrono::milliseconds settle);
   bool sample_due(const ModelRecord& record, SteadyTime now) const;
   static std::vector<std::string> folders_to_watch(const config::ModelSettings& settings,
-                                                   const std::optional<ResolvedModel>& resolved,
-                                                   const std::set<std::string>& stores);
+                                                   const std::optional<ResolvedModel>& resolved);
+  void unwatch(const std::string& name, const std::vector<probe::WatchId>& ids);
 
   World& world_;
   Warmer& warmer_;

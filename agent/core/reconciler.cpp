@@ -21,6 +21,7 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
     policy::ModelFacts model;
     model.name = record.name;
     model.priority = record.settings.priority;
+    model.tier = record.settings.tier;
     if (record.requested_hold) {
       model.wanted_hold = record.requested_hold;
     } else {

@@ -332,7 +332,6 @@ void Warmer::finish(Job& job) {
   record->lock_limit = job.lock_limit;
   record->last_load =
       LastLoad{job.stages, job.bytes_read, now - job.started_steady, world_.clock.wall()};
-  record->sampled_at = now;
   record->retry_after.reset();
   const auto resident = record->resident_bytes();
   if (resident && *resident < record->bytes()) {
@@ -369,7 +368,10 @@ void Warmer::end(Job& job, JobState state) {
   job.reservations.clear();
   const std::uint64_t id = job.id;
   const std::string model = job.model;
-  if (ModelRecord* record = world_.models.find(model)) record->job = 0;
+  if (ModelRecord* record = world_.models.find(model)) {
+    record->job = 0;
+    record->sampled_at = world_.clock.now();  // older walks do not count any more
+  }
   hooks_.progressed(job);
   const auto node = after_job_.extract(id);
   if (!node.empty()) {

@@ -107,6 +107,12 @@ class Planner {
     }
     if (model.files.empty()) return;  // not resolved, and so of no known size
     const Hold target = model.wanted_hold.value_or(Hold::mapped);
+    if (model.tier != Tier::page_cache) {
+      add(model, Step::Kind::refuse, target,
+          fmt::format("its tier, {}, is not in this version", to_string(model.tier)),
+          Errc::unavailable);
+      return;
+    }
     const bool firm = target >= Hold::mapped;
     const std::uint64_t extra = claims_.extra(model);
     // A model that does not load now must not push others out in the meantime.

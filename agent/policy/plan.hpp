@@ -25,6 +25,7 @@ struct FilePart {
 struct ModelFacts {
   std::string name;
   Priority priority = Priority::normal;
+  Tier tier = Tier::page_cache;
   std::optional<Hold> wanted_hold;  // nullopt: auto
   bool wanted = false;     // to be kept: preload at boot, restored, or warmed and not dropped
   bool requested = false;  // somebody waits for it: back-off and pressure do not apply

@@ -160,6 +160,13 @@ TEST(Plan, UnifiedMemoryWarmsOnlyWhatIsAskedFor) {
   EXPECT_EQ(brief(plan(facts, kNow)), "refuse a unavailable; warm b mapped");
 }
 
+TEST(Plan, OtherTiersAreNotHadByWarmingThisOne) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {model("a", 1, kGiB)};
+  facts.models[0].tier = Tier::vram;
+  EXPECT_EQ(brief(plan(facts, kNow)), "refuse a unavailable");
+}
+
 TEST(Plan, AHoldChangesBothWays) {
   Facts facts = machine(16 * kGiB, 8 * kGiB);
   facts.models = {held(model("up", 1, kGiB), Hold::mapped),
