@@ -78,10 +78,12 @@ class Bench:
         raise RuntimeError(f"{left} bytes of {path} stay resident: does another process map it?")
 
     def holes(self, hole):
-        resident = int(self.quiet(self.program, "holes", self.path, str(hole)))
-        share = resident / os.path.getsize(self.path)
-        if not 0.88 < share < 0.92:
-            raise RuntimeError(f"{share:.0%} of {self.path} are resident, and not nine tenths")
+        for _ in range(3):  # a machine short of memory takes some back meanwhile
+            resident = int(self.quiet(self.program, "holes", self.path, str(hole)))
+            share = resident / os.path.getsize(self.path)
+            if 0.88 < share < 0.92:
+                return
+        raise RuntimeError(f"{share:.0%} of {self.path} are resident, and not nine tenths")
 
     def contenders(self):
         """Name -> (what prepares it, what is timed)."""

@@ -57,11 +57,16 @@ Result<std::uint64_t> make_holes(const char* path, std::uint64_t hole) {
   const os::FileInfo info = TRY(os::stat_fd(fd.get()));
   ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_RANDOM);
   std::vector<char> buffer(kMiB);
-  for (std::uint64_t at = 0; at < info.identity.size; at += buffer.size()) {
-    if (at % (10 * hole) >= 9 * hole) continue;
-    if (::pread(fd.get(), buffer.data(), buffer.size(), static_cast<off_t>(at)) < 0) {
-      return make_system_error(errno, "pread");
+  for (std::uint64_t at = 0; at < info.identity.size;) {
+    const std::uint64_t in_block = kMiB - at % kMiB;
+    if (at % (10 * hole) >= 9 * hole) {
+      at += in_block;
+      continue;
     }
+    const ssize_t count = ::pread(fd.get(), buffer.data(), in_block, static_cast<off_t>(at));
+    if (count < 0) return make_system_error(errno, "pread");
+    if (count == 0) break;
+    at += static_cast<std::uint64_t>(count);
   }
   return os::read_residency(fd.get(), info.identity.size).resident_bytes.value_or(0);
 }
