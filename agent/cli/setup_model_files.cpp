@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "agent/cli/setup_model_files.hpp"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -139,9 +140,11 @@ void name_digests(const TreeReader& tree, FoundModel& model) {
 
 /// "models--org--name" is "org/name".
 std::string repository_name(std::string_view folder) {
-  std::string name(folder.substr(8));
-  if (const std::size_t gap = name.find("--"); gap != std::string::npos) name.replace(gap, 2, "/");
-  return name;
+  const std::string_view name = folder.substr(8);
+  const std::size_t gap = name.find("--");
+  if (gap == std::string_view::npos) return std::string(name);
+  // Not string::replace: at -O2, GCC 12 warns of an overlap in it that cannot be.
+  return fmt::format("{}/{}", name.substr(0, gap), name.substr(gap + 2));
 }
 
 std::string newest_snapshot(TreeReader& tree, const std::string& repository) {
