@@ -350,7 +350,7 @@ void Agent::Impl::reload(std::function<void(std::vector<std::string>)> then) {
 
 std::vector<WantedModel> Agent::Impl::wanted() const {
   std::vector<WantedModel> list;
-  const_cast<World&>(world_).models.each([&](const ModelRecord& record) {
+  world_.models.each([&](const ModelRecord& record) {
     if (!record.wanted) return;
     list.push_back({record.name, record.settings.source, record.settings.also, record.configured,
                     record.requested_hold});

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/base/clock.hpp"
@@ -111,6 +112,11 @@ class ModelTable {
   void each(Visit visit) {
     for (auto& [name, record] : records_)
       visit(*record);
+  }
+  template <class Visit>
+  void each(Visit visit) const {
+    for (const auto& [name, record] : records_)
+      visit(std::as_const(*record));
   }
 
  private:

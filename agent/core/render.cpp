@@ -197,7 +197,7 @@ std::vector<std::string> explain(const World& world, const ModelRecord& record) 
   return sentences;
 }
 
-json models(World& world) {
+json models(const World& world) {
   json list = json::array();
   world.models.each([&](const ModelRecord& record) { list.push_back(model(world, record)); });
   return list;
@@ -217,7 +217,7 @@ json capabilities(const World& world) {
   return list;
 }
 
-json status(World& world, const JobTable& jobs, SteadyTime started) {
+json status(const World& world, const JobTable& jobs, SteadyTime started) {
   json lanes = json::array();
   for (const stream::LaneStatus& lane : world.engine.status()) {
     lanes.push_back({{"lane", lane.lane},

@@ -19,8 +19,8 @@ nlohmann::json model_detail(const World& world, const ModelRecord& record);
 /// Why a model is where it is, in sentences for people.
 std::vector<std::string> explain(const World& world, const ModelRecord& record);
 
-nlohmann::json models(World& world);
-nlohmann::json status(World& world, const JobTable& jobs, SteadyTime started);
+nlohmann::json models(const World& world);
+nlohmann::json status(const World& world, const JobTable& jobs, SteadyTime started);
 nlohmann::json capabilities(const World& world);
 nlohmann::json job(const Job& job, const ModelRecord* record);
 nlohmann::json jobs(World& world, const JobTable& jobs);
