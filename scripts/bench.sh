@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# bench.sh [--rounds N] [--size MIB] [--dir DIR]: the page-cache targets, measured side by side with
-# vmtouch, dd and fio: nine rounds, 2048 MiB, in build/, unless told otherwise. As root also on a
-# loop device with a read-ahead of 128 KiB, which is what most disks have. Installs and builds what
-# is missing, changes no setting of the system, and removes what it made.
+# bench.sh [--rounds N] [--size MIB] [--dir DIR]: the targets, measured. The agent as a whole: its
+# memory, and its answers under 64 clients. Then the page-cache tier side by side with vmtouch, dd
+# and fio: nine rounds, 2048 MiB, in build/, unless told otherwise; as root also on a loop device
+# with a read-ahead of 128 KiB, which is what most disks have. Installs and builds what is missing,
+# changes no setting of the system, and removes what it made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ while [[ $# -gt 0 ]]; do
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --size) size=${2:?--size needs a number of MiB}; shift ;;
     --dir) dir=${2:?--dir needs a folder}; shift ;;
-    -h | --help) sed -n '4,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '4,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "bench.sh: what is '$1'? See --help" >&2; exit 2 ;;
   esac
   shift
@@ -31,7 +32,8 @@ scripts/install-packages.sh build test bench
 mkdir -p build/release
 {
   cmake --preset release -DANDIRON_TESTS=ON
-  cmake --build --preset release --target page_cache_bench -j "$(nproc)"
+  cmake --build --preset release -j "$(nproc)" \
+    --target andirond andironctl api_load page_cache_bench
 } >build/release/bench-build.log 2>&1 || { cat build/release/bench-build.log >&2; exit 1; }
 
 mkdir -p "$dir"
@@ -59,6 +61,9 @@ need() {
   left=$(df --output=avail -m "$work" | tail -1)
   ((left > $1)) || { echo "bench.sh: $1 MiB are needed in $dir, $left are left" >&2; exit 1; }
 }
+
+need 1200
+scripts/bench-agent.py build/release "$dir"
 
 need $((size * 12 / 10))
 make_files "$work" "$size"
