@@ -94,12 +94,14 @@ enter() { [[ -z $cgroup ]] || echo "$BASHPID" >"$cgroup/cgroup.procs"; }
 
 say "3. An agent of its own, in $work"
 make_cgroup 2>/dev/null || { [[ -z $cgroup ]] || rmdir "$cgroup" 2>/dev/null; cgroup=""; }
+headroom=auto
+[[ -z $cgroup ]] || headroom=64MiB
 cat >"$work/andiron.toml" <<TOML
 [agent]
 allow_roots = ["$(dirname "$file")"]
 [budget]
 ram = "90%"
-${cgroup:+ram_headroom = "64MiB"}
+ram_headroom = "$headroom"
 
 [[model]]
 name = "demo"

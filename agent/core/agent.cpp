@@ -161,7 +161,10 @@ Result<void> Agent::Impl::make_parts() {
   world_.reconcile_soon = [this] { reconcile_soon(); };
   world_.persist_soon = [this] { persist_soon(); };
   Warmer::Hooks hooks;
-  hooks.admit = [this](ModelRecord& record) { return reconciler_.admit(record); };
+  hooks.admit = [this](ModelRecord& record) {
+    observer_->read_memory();  // What was true a second ago may refuse what fits now.
+    return reconciler_.admit(record);
+  };
   hooks.progressed = [this](Job& job) { http_->on_job(job); };
   hooks.resolved = [this](ModelRecord& record) {
     observer_->watch(record);

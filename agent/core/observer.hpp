@@ -28,6 +28,9 @@ class Observer {
   /// Once a second: memory, and whatever of sampling and rechecking is due.
   void tick();
 
+  /// How much memory there is now. Under 1 ms.
+  void read_memory();
+
   /// Measures a model's residency now, and calls `then`: when it is done, or at once when that
   /// cannot be.
   void sample(ModelRecord& record, std::function<void()> then);
@@ -55,7 +58,6 @@ class Observer {
   void on_looked(const std::string& name, std::vector<Looked> found, SteadyTime began);
   void compare_models();
   void note_eviction(ModelRecord& record, std::uint64_t bytes);
-  void read_memory();
   void read_pressure();
   void recheck(ModelRecord& record, std::chrono::milliseconds settle);
   bool sample_due(const ModelRecord& record, SteadyTime now) const;
