@@ -5,13 +5,14 @@
 # installs what is missing, builds, starts a throw-away agent, warms the file and reads it cold and
 # warm with the times of both; then, as root, lets a memory hog squeeze it out and warms it again.
 # The hog and the agent live in a memory cgroup of their own, so that nothing else on the machine
-# is squeezed. Everything it starts or makes is gone at its end.
+# is squeezed. Everything it starts or makes is gone at its end. ANDIRON_BIN=DIR takes the binaries
+# in DIR instead of building.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
 case ${1:-} in
-  -h | --help) sed -n '4,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '4,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
 esac
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/andiron-quickstart.XXXXXX")
@@ -37,8 +38,13 @@ fi
 
 say "1. Build"
 scripts/install-packages.sh quickstart
-scripts/build.sh release
-export PATH=$root/build/release/bin:$PATH
+if [[ -n ${ANDIRON_BIN:-} ]]; then
+  echo "taking the binaries in $ANDIRON_BIN"
+else
+  scripts/build.sh release
+  ANDIRON_BIN=$root/build/release/bin
+fi
+export PATH=$ANDIRON_BIN:$PATH
 export ANDIRON_SOCKET=$work/run/control.sock
 
 # The least GGUF file that is one: a header, one tensor of 512 MiB, and its bytes.
