@@ -3,18 +3,22 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 
 #include "agent/base/units.hpp"
 #include "agent/catalog/borrowed_pages.hpp"
 #include "agent/catalog/duplicates.hpp"
 #include "agent/catalog/gguf.hpp"
 #include "agent/catalog/safetensors.hpp"
+#include "agent/os/file.hpp"
 
 namespace andiron::catalog {
 namespace {
 
 // Enough for a person to read; a folder of thousands of odd files should not fill the API's answer.
 constexpr std::size_t kMaxNotes = 64;
+// As the kernel counts bytes of one file: sparse files of that size exist, and sums must not wrap.
+constexpr std::uint64_t kMaxBytes = std::numeric_limits<std::int64_t>::max();
 // Names in an error message.
 constexpr std::size_t kMaxNamed = 8;
 
@@ -127,11 +131,16 @@ Result<void> Assembly::add_located(const Located& file, const std::string& given
   const UniqueFd fd = TRY(open_located(file));
   const os::FileInfo info = TRY(os::stat_fd(fd.get()));
   const std::uint64_t size = info.identity.size;
+  if (os::is_made_by_kernel(fd.get())) {
+    return make_error(Errc::not_regular_file, "the kernel makes it up, and nothing stores it");
+  }
   if (expected && size != *expected) {
     return make_error(
         size < *expected ? Errc::truncated : Errc::bad_format,
         std::to_string(size) + " bytes where the manifest says " + std::to_string(*expected));
   }
+  if (size > kMaxBytes - resolved_.bytes)
+    return make_error(Errc::too_large, "more than 8 EiB in all");
   resolved_.files.push_back({file.path, info.identity, role == Role::companion});
   resolved_.bytes += size;
   inodes_.emplace(inode, static_cast<std::uint32_t>(resolved_.files.size() - 1));
@@ -270,6 +279,8 @@ void Assembly::note_same_digests(const Places& places) {
 }
 
 Result<Resolved> Assembly::finish(const Places& places) {
+  if (resolved_.bytes == 0 && !resolved_.files.empty())
+    return make_error(Errc::bad_format, resolved_.files.front().path + " is empty");
   note_lone_splits();
   note_same_digests(places);
   for (std::string& text : find_duplicates({&resolved_}))

@@ -135,6 +135,17 @@ Result<FileInfo> stat_path(const std::string& path) {
   return info_of(status);
 }
 
+bool is_made_by_kernel(int fd) {
+  constexpr std::array<std::uint64_t, 14> kMadeUp{
+      PROC_SUPER_MAGIC, SYSFS_MAGIC,    DEBUGFS_MAGIC,      TRACEFS_MAGIC,       SECURITYFS_MAGIC,
+      SELINUX_MAGIC,    SMACK_MAGIC,    CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, BPF_FS_MAGIC,
+      PSTOREFS_MAGIC,   EFIVARFS_MAGIC, BINFMTFS_MAGIC,     0x62656570 /* configfs */};
+  struct statfs status {};
+  if (::fstatfs(fd, &status) != 0) return false;
+  const auto magic = static_cast<std::uint64_t>(static_cast<std::uint32_t>(status.f_type));
+  return std::find(kMadeUp.begin(), kMadeUp.end(), magic) != kMadeUp.end();
+}
+
 Result<FilesystemTraits> filesystem_traits(int fd) {
   struct statfs status {};
   if (::fstatfs(fd, &status) != 0) return make_system_error(errno, "fstatfs");

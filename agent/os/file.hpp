@@ -37,6 +37,10 @@ Result<UniqueFd> open_regular(const std::string& path);
 Result<FileInfo> stat_fd(int fd);
 Result<FileInfo> stat_path(const std::string& path);  // follows symlinks
 
+/// Is it a regular file by name only, whose content the kernel makes up as it is read (procfs,
+/// sysfs and their like)? Reading one may do something, and none has pages to keep.
+bool is_made_by_kernel(int fd);
+
 /// The kind of file system below an open file, as far as it changes what Andiron does.
 struct FilesystemTraits {
   std::string type;                 // "ext4", "overlay", "nfs4", "zfs", ...

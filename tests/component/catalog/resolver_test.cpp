@@ -46,7 +46,12 @@ TEST_F(ResolverTest, TensorsOnlyWhenAsked) {
 
 TEST_F(ResolverTest, AnythingElseIsOpaque) {
   EXPECT_THAT(names(find(write("weights.onnx"))), ElementsAre("weights.onnx"));
-  EXPECT_THAT(names(find(write("empty.dat", ""))), ElementsAre("empty.dat"));
+}
+
+TEST_F(ResolverTest, WhatHasNoBytesToKeepIsNoModel) {
+  EXPECT_EQ(error_of(write("empty.dat", "")), "bad_format");
+  EXPECT_EQ(error_of("/proc/meminfo"), "not_regular_file");
+  EXPECT_EQ(error_of("/sys/kernel/notes"), "not_regular_file");
 }
 
 TEST_F(ResolverTest, WhatHasANameOrMagicMustParse) {
