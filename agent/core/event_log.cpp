@@ -5,10 +5,22 @@
 
 namespace andiron::core {
 
+namespace {
+
+std::size_t text_of(const probe::Event& event) noexcept {
+  return event.model.size() + event.file.size() + event.detail.size();
+}
+
+}  // namespace
+
 void EventLog::append(probe::Event event) {
   event.seq = next_++;
+  text_ += text_of(event);
   events_.push_back(std::move(event));
-  if (events_.size() > kCapacity) events_.pop_front();
+  while (events_.size() > kCapacity || (text_ > kMaxText && events_.size() > 1)) {
+    text_ -= text_of(events_.front());
+    events_.pop_front();
+  }
   if (follower_) follower_(events_.back());
 }
 

@@ -14,8 +14,10 @@ namespace andiron::core {
 /// What happened lately, numbered from 1. Thread: the control loop's. Bounded: the oldest go.
 class EventLog {
  public:
-  /// A day of a busy box: some 4,000 events at 1 KiB each at most.
+  /// A day of a busy box.
   static constexpr std::size_t kCapacity = 4096;
+  /// Names come over the socket, 4 KiB each, and all events may be one answer.
+  static constexpr std::size_t kMaxText = 1024 * 1024;
 
   void append(probe::Event event);
 
@@ -32,6 +34,7 @@ class EventLog {
 
  private:
   std::deque<probe::Event> events_;
+  std::size_t text_ = 0;  // bytes in events_
   std::uint64_t next_ = 1;
   std::function<void(const probe::Event&)> follower_;
 };

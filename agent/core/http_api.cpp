@@ -381,10 +381,11 @@ void HttpApi::events(api::Request request) {
     if (!parsed) return refuse(request.connection, parsed.error());
     since = *parsed;
   }
-  server_->begin_stream(request.connection);
+  std::string backlog;
   for (const probe::Event* event : log.after(since)) {
-    server_->write_line(request.connection, api::dump(render::event(*event)));
+    backlog += api::dump(render::event(*event)) + "\n";
   }
+  server_->begin_stream(request.connection, 200, std::move(backlog));
   if (follow) {
     followers_.insert(request.connection);
   } else {

@@ -36,6 +36,18 @@ TEST(EventLog, ForgetsTheOldest) {
   EXPECT_EQ(log.last_before(WallTime(seconds(0))), 10u);
 }
 
+TEST(EventLog, ForgetsTheOldestWhereNamesAreLong) {
+  EventLog log;
+  for (int i = 0; i < 1000; ++i) {
+    probe::Event event = at(1);
+    event.model = std::string(4096, 'x');
+    log.append(std::move(event));
+  }
+  const auto all = log.after(0);
+  EXPECT_EQ(all.size(), EventLog::kMaxText / 4096);
+  EXPECT_EQ(all.back()->seq, 1000u);
+}
+
 TEST(EventLog, TellsItsFollower) {
   EventLog log;
   std::uint64_t seen = 0;
