@@ -99,7 +99,7 @@ class Planner {
 
   void consider(const ModelFacts& model) {
     if (!model.wanted || expired(model, now_)) {
-      if (!model.held) return;
+      if (!model.held || model.busy) return;  // the end of its job lets go of it
       add(model, Step::Kind::release, *model.held,
           model.wanted ? fmt::format("not used for {}", format_duration(model.keep_alive.duration))
                        : "nobody wants it kept");
