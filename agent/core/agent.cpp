@@ -275,6 +275,7 @@ void Agent::Impl::take_settings(config::Settings settings) {
   }
   world_.settings = std::move(settings);
   world_.config_loaded = clock_.wall();
+  if (world_.settings.agent.dry_run) warmer_->hold_nothing();
   world_.apply_budget();
   engine_.set_options({world_.settings.stream.max_bandwidth, world_.settings.stream.io_class, 64});
   for (const config::ModelSettings& model : world_.settings.models)

@@ -256,6 +256,8 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   const auto wait = body.boolean("wait");
   if (!wait) return refuse(connection, wait.error());
 
+  if (parts_.warmer.winding_up(record)) return ask_again(request, record);
+
   const bool joined = record.job != 0;
   auto job = parts_.warmer.warm(record, *hold, true);
   if (!job) return refuse(connection, job.error());
@@ -269,6 +271,20 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   } else {
     answer(connection, 202, render::job(**job, &record));
   }
+}
+
+/// A job that was cancelled, or whose file changed, is none to join: the request waits for its end
+/// and is then looked at as if it came now.
+void HttpApi::ask_again(const api::Request& request, const ModelRecord& record) {
+  const auto once = std::make_shared<bool>(false);
+  parts_.later(kSlowAnswer, [this, once, name = record.name, connection = request.connection] {
+    if (std::exchange(*once, true)) return;
+    refuse(connection, make_error(Errc::timeout, name + ": a cancelled job does not end"));
+  });
+  parts_.warmer.after_job(record, [this, once, request] {
+    if (std::exchange(*once, true)) return;
+    parts_.post([this, request] { on_request(request); });
+  });
 }
 
 void HttpApi::on_job(Job& job) {

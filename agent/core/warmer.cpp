@@ -160,17 +160,21 @@ void Warmer::resolve(ModelRecord& record) {
        known = places_known ? places_ : nullptr, environment = world_.environment] {
         return resolve_blocking(settings, roots, known, environment);
       },
-      [this, name = record.name](Resolution resolution) {
-        on_resolved(name, std::move(resolution));
+      [this, name = record.name, asked = record.settings](Resolution resolution) {
+        on_resolved(name, asked, std::move(resolution));
       });
 }
 
-void Warmer::on_resolved(const std::string& name, Resolution resolution) {
+void Warmer::on_resolved(const std::string& name, const config::ModelSettings& asked,
+                         Resolution resolution) {
   if (resolution.places_fresh) {
     places_ = std::make_shared<const catalog::Places>(std::move(resolution.places));
     places_at_ = world_.clock.now();
   }
   if (ModelRecord* record = world_.models.find(name)) {
+    if (record->settings.source != asked.source || record->settings.also != asked.also) {
+      return resolve(*record);  // A reload changed it meanwhile.
+    }
     record->resolving = false;
     record->resolved_at = world_.clock.now();
     if (resolution.model) {
@@ -204,10 +208,7 @@ void Warmer::take_resolution(ModelRecord& record, ResolvedModel fresh) {
     record.stale = record.ever_warmed && record.wanted;
     world_.note(probe::EventType::model_changed, record, fresh.source.bytes);
     log::info("{}: its files changed; the new ones are taken", record.name);
-    if (Job* job = jobs_.find(record.job); job != nullptr && job->state == JobState::running) {
-      job->error = make_error(Errc::stale, record.name);
-      job->control->cancel();
-    }
+    give_up(record, make_error(Errc::stale, record.name));
   }
   ++world_.resolutions;
   record.resolved = std::move(fresh);
@@ -237,10 +238,33 @@ void Warmer::fail_resolution(ModelRecord& record, Error error) {
   record.samples.clear();
   record.resolve_error = std::move(error);
   record.stale = false;
-  if (Job* job = jobs_.find(record.job); job != nullptr && job->state == JobState::running) {
-    job->error = record.resolve_error;
-    job->control->cancel();
-  }
+  give_up(record, *record.resolve_error);
+}
+
+/// What the model's running job fills is not what is wanted any longer.
+void Warmer::give_up(ModelRecord& record, Error error) {
+  Job* job = jobs_.find(record.job);
+  if (job == nullptr || job->state != JobState::running) return;
+  job->error = std::move(error);
+  job->control->cancel();
+}
+
+void Warmer::take_new_source(ModelRecord& record) {
+  give_up(record, make_error(Errc::stale, record.name + ": its source was changed"));
+  world_.dispose(world_.store.release(record.name));
+  record.resolved.reset();
+  record.resolve_error.reset();
+  record.samples.clear();
+  record.ever_warmed = false;
+  record.stale = false;
+  refresh(record, {});
+}
+
+void Warmer::hold_nothing() {
+  world_.models.each([&](ModelRecord& record) {
+    give_up(record, make_error(Errc::unavailable, "dry_run was set"));
+    world_.dispose(world_.store.release(record.name));
+  });
 }
 
 void Warmer::start_fill(Job& job, ModelRecord& record) {
@@ -290,18 +314,21 @@ void Warmer::collect() {
 void Warmer::on_outcome(tier::FillOutcome outcome) {
   Job* job = jobs_.find(outcome.job);
   ModelRecord* record = job == nullptr ? nullptr : world_.models.find(job->model);
-  if (job == nullptr || job->ended() || record == nullptr || !record->wanted) {
+  if (job == nullptr || job->ended() || record == nullptr || !record->wanted ||
+      world_.settings.agent.dry_run) {
     world_.dispose(std::move(outcome.held));
   } else {
     for (tier::HeldFile& file : outcome.held) {
       const tier::FileKey key = tier::key_of(file.identity);
       const std::vector<tier::FileKey> keys = record->keys();
       const auto place = std::find(keys.begin(), keys.end(), key);
-      if (place == keys.end()) {  // changed meanwhile
+      const auto index = static_cast<std::size_t>(place - keys.begin());
+      if (place == keys.end() ||
+          record->resolved->source.files[index].identity != file.identity) {  // changed meanwhile
         world_.dispose(std::move(file));
         continue;
       }
-      FileSample& sample = record->samples[static_cast<std::size_t>(place - keys.begin())];
+      FileSample& sample = record->samples[index];
       if (file.resident_known) sample.resident = file.resident_bytes;
       auto node = job->reservations.extract(key);
       world_.dispose(
@@ -387,6 +414,15 @@ void Warmer::end(Job& job, JobState state) {
   world_.reconcile_soon();
 }
 
+bool Warmer::winding_up(const ModelRecord& record) const {
+  const auto job = jobs_.all().find(record.job);
+  return job != jobs_.all().end() && !job->second->ended() && job->second->error.has_value();
+}
+
+void Warmer::after_job(const ModelRecord& record, std::function<void()> then) {
+  after_job_[record.job].push_back(std::move(then));
+}
+
 void Warmer::cancel(Job& job) {
   if (job.ended()) return;
   if (ModelRecord* record = world_.models.find(job.model)) {
@@ -425,7 +461,7 @@ void Warmer::release_and_give_back(ModelRecord& record, bool give_back,
                                    std::function<void()> then) {
   std::vector<tier::HeldFile> held = world_.store.release(record.name);
   std::vector<tier::FillFile> files;
-  if (give_back && record.resolved) {
+  if (give_back && record.resolved && !world_.settings.agent.dry_run) {
     std::set<tier::FileKey> others;
     world_.models.each([&](ModelRecord& other) {
       if (&other == &record || !other.wanted) return;

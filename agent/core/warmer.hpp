@@ -35,6 +35,11 @@ class Warmer {
   /// Starts a job, or joins the one that runs. `requested` is false for the planner's own.
   /// Errors: unavailable (dry_run).
   Result<Job*> warm(ModelRecord& record, std::optional<Hold> hold, bool requested);
+  /// Its job has failed or been cancelled, and waits for its lanes to leave off: who asks for a
+  /// warm now has to ask again after that.
+  bool winding_up(const ModelRecord& record) const;
+  /// Calls `then` when the model's job has ended.
+  void after_job(const ModelRecord& record, std::function<void()> then);
   /// Stops a job; what it did stays as it is. The model is then not wanted until somebody asks.
   void cancel(Job& job);
   /// Lets go of a model: no job, no hold, not wanted. With `give_back`, its own clean pages go
@@ -44,6 +49,11 @@ class Warmer {
   /// Looks anew what a model's source means, and calls `then`. What changed lets go of the old
   /// bytes. Joins a resolve that runs.
   void refresh(ModelRecord& record, std::function<void()> then);
+
+  /// The model's source is another one now: lets go of all that belonged to the old one.
+  void take_new_source(ModelRecord& record);
+  /// dry_run was set: no job goes on, nothing is held. What is wanted stays wanted.
+  void hold_nothing();
 
   /// Now and then: forgets models that came over the socket and that nobody wants any longer.
   void forget_ad_hoc();
@@ -70,11 +80,13 @@ class Warmer {
                                      const std::shared_ptr<const catalog::Places>& known,
                                      const std::map<std::string, std::string>& environment);
   void resolve(ModelRecord& record);
-  void on_resolved(const std::string& name, Resolution resolution);
+  void on_resolved(const std::string& name, const config::ModelSettings& asked,
+                   Resolution resolution);
   void take_resolution(ModelRecord& record, ResolvedModel fresh);
   void fail_resolution(ModelRecord& record, Error error);
   void start_fill(Job& job, ModelRecord& record);
   void on_outcome(tier::FillOutcome outcome);
+  void give_up(ModelRecord& record, Error error);
   void finish(Job& job);
   void finish_failed(Job& job, ModelRecord& record);
   void end(Job& job, JobState state);
