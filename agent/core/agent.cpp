@@ -79,7 +79,9 @@ class Agent::Impl {
   void restore(std::vector<WantedModel> wanted);
   void take_settings(config::Settings settings);
   void take_model(const config::ModelSettings& settings);
-  void reload(std::function<void(std::vector<std::string>)> then);
+  using ReloadDone = std::function<void(std::vector<std::string>)>;
+  void reload(ReloadDone then);
+  void start_reload();
   void reconcile_soon();
   void persist_soon();
   void persist();
@@ -119,8 +121,13 @@ class Agent::Impl {
   UniqueFd mounts_;
   bool fast_ticking_ = false;
   bool reconcile_posted_ = false;
+  std::vector<ReloadDone> reload_waiters_;
+  bool reloading_ = false;
   bool persist_posted_ = false;
   bool persisting_ = false;
+  std::optional<SteadyTime> persist_again_;  // the last try failed
+  std::string persist_trouble_;              // as it was last said; empty: none
+  std::string reach_trouble_;
   bool stopping_ = false;
   std::vector<WantedModel> wanted_at_stop_;
   SteadyTime started_;
@@ -301,13 +308,11 @@ void Agent::Impl::take_model(const config::ModelSettings& settings) {
       record->wanted = record->wanted || settings.preload.boot;
       return;
     }
-    world_.dispose(world_.store.release(record->name));
-    record->resolved.reset();
-    record->resolve_error.reset();
-    record->samples.clear();
-    record->ever_warmed = false;
+    record->wanted = record->wanted || settings.preload.boot;
+    warmer_->take_new_source(*record);
+    return;
   }
-  record->wanted = record->wanted || settings.preload.boot;
+  record->wanted = settings.preload.boot;
   warmer_->refresh(*record, {});
 }
 
@@ -336,10 +341,16 @@ void Agent::Impl::restore(std::vector<WantedModel> wanted) {
   }
 }
 
-void Agent::Impl::reload(std::function<void(std::vector<std::string>)> then) {
+void Agent::Impl::reload(ReloadDone then) {
   if (options_.config_path.empty()) return then({"there is no configuration file to load"});
+  reload_waiters_.push_back(std::move(then));
+  if (!std::exchange(reloading_, true)) start_reload();
+}
+
+/// One at a time, for all who asked before it began: a storm of SIGHUP is two of them.
+void Agent::Impl::start_reload() {
   slow_->run([path = options_.config_path] { return config::compile_file(path); },
-             [this, then = std::move(then)](config::Compiled compiled) {
+             [this, waiters = std::exchange(reload_waiters_, {})](config::Compiled compiled) {
                std::vector<std::string> wrong;
                for (const config::Diagnostic& error : compiled.errors) {
                  wrong.push_back(error.to_string());
@@ -348,7 +359,10 @@ void Agent::Impl::reload(std::function<void(std::vector<std::string>)> then) {
                  take_settings(std::move(compiled.settings));
                  log::info("configuration loaded: {} models", world_.settings.models.size());
                }
-               then(std::move(wrong));
+               for (const ReloadDone& then : waiters)
+                 then(wrong);
+               reloading_ = !reload_waiters_.empty();
+               if (reloading_) start_reload();
              });
 }
 

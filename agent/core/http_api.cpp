@@ -24,6 +24,10 @@ constexpr auto kFreshSample = 500ms;
 /// What a client may wait for a drop, or a resolve, whose disk does not answer.
 constexpr auto kSlowAnswer = 30s;
 
+/// A resolve may read all of /proc, and the slow lane has other work: a client that asks, hangs up
+/// and asks again must not fill it.
+constexpr int kMaxResolves = 16;
+
 /// Answers once: whichever of an end and a deadline comes first. The flag is shared by the two.
 using Once = std::shared_ptr<bool>;
 
@@ -363,6 +367,10 @@ void HttpApi::resolve(api::Request request) {
   if (!tensors) return refuse(request.connection, tensors.error());
 
   const api::ConnectionId connection = request.connection;
+  if (resolves_ == kMaxResolves) {
+    return refuse(connection, make_error(Errc::unavailable, "too many resolves at a time"));
+  }
+  ++resolves_;
   const auto once = std::make_shared<bool>(false);
   parts_.later(kSlowAnswer, [this, once, connection] {
     if (std::exchange(*once, true)) return;
@@ -379,6 +387,7 @@ void HttpApi::resolve(api::Request request) {
         return catalog::to_json(TRY(catalog::resolve(source, also, options)));
       },
       [this, once, connection](Result<std::string> found) {
+        --resolves_;
         if (std::exchange(*once, true)) return;
         if (!found) return refuse(connection, found.error());
         api::Response response;

@@ -73,6 +73,7 @@ class HttpApi {
   api::Server* server_ = nullptr;
   api::Router router_;
   std::set<api::ConnectionId> followers_;  // of events
+  int resolves_ = 0;                       // on the slow lane
   /// For those who ask at the same time: 64 dashboards cost one rendering. It lives until the loop
   /// has run what is ready, so that nobody is shown a state from before his own last answer.
   std::optional<std::string> status_;
