@@ -108,10 +108,13 @@ ControlSocket::ControlSocket(ControlSocket&& other) noexcept
       group_missing_(other.group_missing_) {}
 
 ControlSocket::~ControlSocket() {
-  if (path_.empty()) return;
+  if (!path_.empty() && in_place()) ::unlink(path_.c_str());
+}
+
+bool ControlSocket::in_place() const noexcept {
   struct stat status {};
-  if (::lstat(path_.c_str(), &status) != 0) return;
-  if (status.st_dev == device_ && status.st_ino == inode_) ::unlink(path_.c_str());
+  return ::lstat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
+         status.st_ino == inode_;
 }
 
 }  // namespace andiron::api

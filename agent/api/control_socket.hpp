@@ -26,6 +26,8 @@ class ControlSocket {
   /// Non-blocking and close-on-exec; whoever takes it closes it.
   UniqueFd take_fd() noexcept { return std::move(fd_); }
   bool group_missing() const noexcept { return group_missing_; }
+  /// Does its name still lead to it? Where somebody removed or replaced it, no client comes.
+  bool in_place() const noexcept;
 
  private:
   ControlSocket() = default;

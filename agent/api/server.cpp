@@ -44,6 +44,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
   Result<void> listen(const std::string& path, const std::string& group);
   bool group_missing() const noexcept { return group_missing_; }
+  Result<bool> restore_name();
 
   void respond(ConnectionId id, const Response& response);
   void begin_stream(ConnectionId id, unsigned status, std::string_view backlog);
@@ -60,6 +61,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     Kind kind = Kind::plain;
   };
 
+  Result<void> open_name();
   void wait_for_clients();
   void accept_some();
   void pause_accepting(int error);
@@ -84,11 +86,14 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   const Limits limits_;
   const Callbacks callbacks_;
   Connection::Hooks hooks_;
+  std::string path_;
+  std::string group_;
   std::optional<ControlSocket> socket_;
   std::optional<Protocol::acceptor> acceptor_;
   std::optional<asio::steady_timer> accept_pause_;
   std::optional<asio::steady_timer> shutdown_timer_;
   std::function<void()> shutdown_done_;
+  std::uint64_t openings_ = 0;  // a wait for clients of an earlier one ends there
   bool shutting_down_ = false;
   bool group_missing_ = false;
   bool out_of_files_ = false;
@@ -101,7 +106,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
 Result<void> Server::Impl::listen(const std::string& path, const std::string& group) {
   CHECK(!socket_);
-  ControlSocket socket = TRY(ControlSocket::create(path, group));
+  path_ = path;
+  group_ = group;
   // Asio makes its reactor with the first socket, and throws when that fails.
   try {
     acceptor_.emplace(loop_);
@@ -110,23 +116,39 @@ Result<void> Server::Impl::listen(const std::string& path, const std::string& gr
   } catch (const std::exception& problem) {
     return make_error(Errc::unavailable, std::string("event loop: ") + problem.what());
   }
+  return open_name();
+}
+
+Result<void> Server::Impl::open_name() {
+  ControlSocket socket = TRY(ControlSocket::create(path_, group_));
   UniqueFd fd = socket.take_fd();
-  error_code error;
-  acceptor_->assign(Protocol(), fd.get(), error);
-  if (error) return make_system_error(error.value(), "watch the control socket '" + path + "'");
-  fd.release();
   group_missing_ = socket.group_missing();
+  // Before the old socket is closed: until then no other can have its inode's number.
   socket_.emplace(std::move(socket));
+  error_code error;
+  if (acceptor_->is_open()) acceptor_->close(error);
+  accept_pause_->cancel();
+  acceptor_->assign(Protocol(), fd.get(), error);
+  if (error) return make_system_error(error.value(), "watch the control socket '" + path_ + "'");
+  fd.release();
+  ++openings_;
   wait_for_clients();
   return {};
+}
+
+Result<bool> Server::Impl::restore_name() {
+  CHECK(socket_ || shutting_down_);
+  if (shutting_down_ || (socket_->in_place() && acceptor_->is_open())) return false;
+  TRY(open_name());
+  return true;
 }
 
 void Server::Impl::wait_for_clients() {
   // Not async_accept: in Boost 1.74 that makes sockets which a child process would inherit.
   acceptor_->async_wait(asio::socket_base::wait_read,
-                        [weak = weak_from_this()](const error_code& error) {
+                        [weak = weak_from_this(), opening = openings_](const error_code& error) {
                           const auto self = weak.lock();
-                          if (self && !error) self->accept_some();
+                          if (self && !error && self->openings_ == opening) self->accept_some();
                         });
 }
 
@@ -156,10 +178,11 @@ void Server::Impl::pause_accepting(int error) {
                  std::generic_category().message(error));
   }
   accept_pause_->expires_after(kAcceptPause);
-  accept_pause_->async_wait([weak = weak_from_this()](const error_code& cancelled) {
-    const auto self = weak.lock();
-    if (self && !cancelled) self->accept_some();
-  });
+  accept_pause_->async_wait(
+      [weak = weak_from_this(), opening = openings_](const error_code& cancelled) {
+        const auto self = weak.lock();
+        if (self && !cancelled && self->openings_ == opening) self->accept_some();
+      });
 }
 
 void Server::Impl::adopt(UniqueFd fd) {
@@ -305,6 +328,7 @@ Result<void> Server::listen(const std::string& socket_path, const std::string& g
   return impl_->listen(socket_path, group);
 }
 bool Server::group_missing() const noexcept { return impl_->group_missing(); }
+Result<bool> Server::restore_name() { return impl_->restore_name(); }
 void Server::respond(ConnectionId connection, Response response) {
   impl_->respond(connection, response);
 }

@@ -88,6 +88,9 @@ class Server {
   /// Errors: a path that is too long for a socket; something else than a socket in its place.
   Result<void> listen(const std::string& socket_path, const std::string& group);
   bool group_missing() const noexcept;
+  /// Once it listens, now and then: where the socket's name was removed or replaced, binds it anew,
+  /// as listen() does. True when it had to. Connections stay as they are.
+  Result<bool> restore_name();
 
   void respond(ConnectionId connection, Response response);
   /// `backlog` are whole lines, each with its newline, that are there already. Their size is the

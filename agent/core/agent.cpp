@@ -40,6 +40,8 @@ using namespace std::chrono_literals;
 using boost::system::error_code;
 
 constexpr auto kTick = 1s;
+/// A state folder that could not be written to may have room again.
+constexpr auto kPersistAgain = 10s;
 /// Progress lines, and the pressure gate's steps, while jobs run.
 constexpr auto kFastTick = 100ms;
 /// Deadlines of shutdown, in its order; together below systemd's 90 s by far.
@@ -85,6 +87,7 @@ class Agent::Impl {
   void reconcile_soon();
   void persist_soon();
   void persist();
+  void on_persisted(const Result<void>& saved);
   std::vector<WantedModel> wanted() const;
   void find_capabilities();
 
@@ -95,6 +98,9 @@ class Agent::Impl {
                asio::posix::stream_descriptor::wait_type type, std::function<void()> handle);
   void wait_for_signal();
   void tick();
+  void stay_reachable();
+  void say_if_news(std::string& said, const Result<void>& outcome, const char* trouble,
+                   const char* over);
   void fast_tick();
   void later(std::chrono::milliseconds delay, std::function<void()> then);
   void begin_shutdown(const char* why);
@@ -388,12 +394,29 @@ void Agent::Impl::persist() {
   slow_->run([dir = options_.state_dir, list = wanted()] { return save_wanted(dir, list); },
              [this](const Result<void>& saved) {
                persisting_ = false;
-               if (!saved) {
-                 log::warning("what is held cannot be written down, a restart will not know it: {}",
-                              saved.error().message());
-               }
+               on_persisted(saved);
                if (persist_posted_) persist();
              });
+}
+
+void Agent::Impl::on_persisted(const Result<void>& saved) {
+  persist_again_.reset();
+  if (!saved) persist_again_ = clock_.now() + kPersistAgain;
+  say_if_news(persist_trouble_, saved,
+              "what is held cannot be written down, a restart will not know it",
+              "what is held is written down again");
+}
+
+/// Trouble that lasts is said once, and so is its end.
+void Agent::Impl::say_if_news(std::string& said, const Result<void>& outcome, const char* trouble,
+                              const char* over) {
+  const std::string now = outcome ? "" : outcome.error().message();
+  if (now == std::exchange(said, now)) return;
+  if (outcome) {
+    log::info("{}", over);
+  } else {
+    log::warning("{}: {}", trouble, now);
+  }
 }
 
 void Agent::Impl::reconcile_soon() {
@@ -424,11 +447,26 @@ void Agent::Impl::tick() {
   slow_->tick();
   observer_->tick();
   warmer_->forget_ad_hoc();
+  if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
+  stay_reachable();
   reconcile_soon();  // back-offs end, holds expire
   tick_timer_.expires_after(kTick);
   tick_timer_.async_wait([this](error_code error) {
     if (!error) tick();
   });
+}
+
+/// Whoever empties /run takes our name there with it; a few calls on a tmpfs a second see that.
+void Agent::Impl::stay_reachable() {
+  const auto restore = [&]() -> Result<void> {
+    if (!runtime_.in_place()) runtime_ = TRY(RuntimeDir::open(runtime_.path()));
+    if (TRY(server_->restore_name())) {
+      log::warning("{} was removed or replaced, and is made anew", runtime_.control_socket());
+    }
+    return {};
+  };
+  say_if_news(reach_trouble_, restore(), "nobody can reach this agent by its socket",
+              "the control socket can be reached again");
 }
 
 void Agent::Impl::fast_tick() {

@@ -10,6 +10,12 @@
 
 namespace andiron::core {
 
+namespace {
+
+std::string lock_path_in(const std::string& path) { return path + "/andirond.lock"; }
+
+}  // namespace
+
 Result<void> make_folder(const std::string& path, unsigned mode) {
   std::error_code error;
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -24,7 +30,7 @@ Result<void> make_folder(const std::string& path, unsigned mode) {
 
 Result<RuntimeDir> RuntimeDir::open(const std::string& path) {
   TRY(make_folder(path, 0755));
-  const std::string lock_path = path + "/andirond.lock";
+  const std::string lock_path = lock_path_in(path);
   UniqueFd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock) return make_system_error(errno, lock_path);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -34,6 +40,13 @@ Result<RuntimeDir> RuntimeDir::open(const std::string& path) {
     return make_system_error(errno, lock_path);
   }
   return RuntimeDir(path, std::move(lock));
+}
+
+bool RuntimeDir::in_place() const noexcept {
+  struct stat named {};
+  struct stat owned {};
+  return ::lstat(lock_path_in(path_).c_str(), &named) == 0 && ::fstat(lock_.get(), &owned) == 0 &&
+         named.st_dev == owned.st_dev && named.st_ino == owned.st_ino;
 }
 
 }  // namespace andiron::core

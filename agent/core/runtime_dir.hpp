@@ -15,6 +15,9 @@ class RuntimeDir {
   /// Makes the folder (0755) and takes its lock. Errors: already_running, and those of mkdir.
   static Result<RuntimeDir> open(const std::string& path);
 
+  /// False when somebody removed or replaced the folder: another agent may own the new one.
+  bool in_place() const noexcept;
+
   const std::string& path() const noexcept { return path_; }
   std::string control_socket() const { return path_ + "/control.sock"; }
 
