@@ -159,7 +159,8 @@ std::vector<std::string> warnings_of(const Proposal& proposal) {
   if (machine.models.empty()) {
     warnings.push_back(
         "No models were found. Get one (\"ollama pull llama3.2:3b\", or a GGUF file in "
-        "/srv/models) and run setup again; meanwhile the agent serves what it is asked for.");
+        "/srv/models) and run setup again; or add the folder where your models lie to allow_roots, "
+        "to warm them when you ask for it.");
   }
   if (!machine.privileged) {
     warnings.push_back(

@@ -120,8 +120,9 @@ class Warming {
   ExitStatus failed() {
     if (context_.options.json) return ExitStatus::failed;
     if (last_.error) {
-      context_.console.error(fmt::format("{}: {}", label_, last_.error->message),
-                             last_.error->code);
+      const std::string& why = last_.error->message;
+      const bool named = why.starts_with(label_ + ":");  // a file that was asked for by its path
+      context_.console.error(named ? why : fmt::format("{}: {}", label_, why), last_.error->code);
     } else {
       context_.console.error(fmt::format("{}: {}", label_, last_.state), last_.state);
     }

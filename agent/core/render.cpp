@@ -59,6 +59,7 @@ json stages(const LastLoad& load) {
 
 std::string share(std::uint64_t part, std::uint64_t whole) {
   if (part == whole) return fmt::format("all of its {}", format_bytes(whole));
+  if (part == 0) return fmt::format("none of its {}", format_bytes(whole));
   return fmt::format("{} of its {}", format_bytes(part), format_bytes(whole));
 }
 
@@ -90,14 +91,17 @@ std::string state_sentence(const World& world, const ModelRecord& record) {
     return "Its residency has not been measured yet.";
   }
   const auto hold = world.store.hold_of(record.name, record.keys());
-  return fmt::format("It is {}: {} {} in the page cache, {}.", to_string(record.state()),
-                     share(*resident, bytes), *resident == 0 ? "is not" : "is",
+  return fmt::format("It is {}: {} is in the page cache, {}.", to_string(record.state()),
+                     share(*resident, bytes),
                      hold ? fmt::format("held as {}", to_string(*hold)) : "and nothing holds it");
 }
 
 std::string wanted_sentence(const ModelRecord& record) {
   if (record.cancelled) return "Its last warm was cancelled, so it is left alone until asked for.";
   if (!record.wanted) {
+    if (record.settings.preload.boot) {
+      return "It was let go of; preload = \"boot\" brings it back when the agent starts.";
+    }
     return record.settings.preload.never
                ? "It is loaded only when asked for (preload = \"never\")."
                : "Nobody asked for it to be kept: warm it, or set preload = \"boot\".";
