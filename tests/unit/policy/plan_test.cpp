@@ -176,6 +176,15 @@ TEST(Plan, AHoldChangesBothWays) {
   EXPECT_EQ(brief(plan(facts, kNow)), "demote down cached; warm up locked");
 }
 
+TEST(Plan, WhatIsDroppedWhileItsJobEndsIsReleasedByThatEnd) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("a", 1, kGiB), Hold::mapped)};
+  facts.models[0].wanted = false;
+  EXPECT_EQ(brief(plan(facts, kNow)), "release a");
+  facts.models[0].busy = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+}
+
 TEST(Plan, IsTheSameForTheSameFacts) {
   Facts facts = machine(16 * kGiB, 8 * kGiB);
   for (int i = 0; i < 1000; ++i) {
