@@ -136,8 +136,9 @@ bool SlowLane::stop(std::chrono::milliseconds deadline) {
     if (all) workers.swap(state_->workers);
   }
   if (all) {
-    for (auto& worker : workers)
-      worker->thread.join();
+    for (auto& worker : workers) {
+      if (worker->thread.joinable()) worker->thread.join();  // an earlier stop() may have given up
+    }
     state_->finished.close();
     return true;
   }
