@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "agent/api/json_body.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "agent/base/nearest_name.hpp"
 
 namespace andiron::api {
 namespace {
@@ -16,7 +17,6 @@ namespace {
 constexpr int kMaxDepth = 16;
 
 // Names are hints only while they are likely slips of the hand: three edits.
-constexpr std::size_t kMaxEdits = 3;
 // A client's key is echoed in a message and compared with ours: neither wants 64 KiB of it.
 constexpr std::size_t kMaxEchoedKey = 64;
 
@@ -39,35 +39,12 @@ bool too_deep(std::string_view text) {
   return false;
 }
 
-/// Levenshtein's distance, one row at a time.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j)
-    row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
 std::string unknown_key(const std::string& key, std::initializer_list<std::string_view> known) {
   std::string words = "unknown key '" + key.substr(0, kMaxEchoedKey) + "'";
   if (key.size() > kMaxEchoedKey) return words;
-  std::string_view nearest;
-  std::size_t fewest = kMaxEdits + 1;
-  for (const std::string_view name : known) {
-    const std::size_t edits = edits_between(key, name);
-    if (edits < fewest && edits < name.size()) {
-      fewest = edits;
-      nearest = name;
-    }
+  if (const auto near = nearest_name(key, {known.begin(), known.size()})) {
+    words += "; did you mean '" + std::string(*near) + "'?";
   }
-  if (!nearest.empty()) words += "; did you mean '" + std::string(nearest) + "'?";
   return words;
 }
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/nearest_name.hpp"
 #include "agent/config/diagnostics.hpp"
-#include "agent/config/nearest_name.hpp"
 #include "agent/config/raw_config.hpp"
 #include "agent/config/settings.hpp"
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "agent/config/nearest_name.hpp"
+#include "agent/base/nearest_name.hpp"
 
 namespace andiron::config {
 namespace {

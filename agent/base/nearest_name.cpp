@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "agent/config/nearest_name.hpp"
+#include "agent/base/nearest_name.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 
-namespace andiron::config {
+namespace andiron {
 namespace {
 
 // Longer than every name that we know by far, and bounds the work on hostile ones.
@@ -59,4 +59,4 @@ std::optional<std::string_view> nearest_name(std::string_view name,
   return found;
 }
 
-}  // namespace andiron::config
+}  // namespace andiron

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-namespace andiron::config {
+namespace andiron {
 
 /// The candidate that a person most likely meant by `name`: fewest letters added, left out, changed
 /// or swapped, where case and - against _ do not count. nullopt where none is near: further than a
@@ -13,4 +13,4 @@ namespace andiron::config {
 std::optional<std::string_view> nearest_name(std::string_view name,
                                              std::span<const std::string_view> candidates);
 
-}  // namespace andiron::config
+}  // namespace andiron
