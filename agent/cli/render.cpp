@@ -98,7 +98,8 @@ std::string render_advice(const StatusBody& status) {
   for (const CapabilityBody& capability : status.capabilities) {
     if (capability.state == "degraded") result += advice(capability);
   }
-  for (const std::string& note : status.notes) result += note + '\n';
+  for (const std::string& note : status.notes)
+    result += note + '\n';
   return result.empty() ? result : '\n' + result;
 }
 
