@@ -43,6 +43,7 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
     model.held = world_.store.hold_of(record.name, record.keys());
     model.last_used = record.last_used_steady;
     model.retry_after = record.retry_after;
+    model.lock_limit = record.lock_limit.has_value();
     model.ever_warmed = record.ever_warmed;
     facts.models.push_back(std::move(model));
   });

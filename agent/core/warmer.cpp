@@ -361,9 +361,9 @@ void Warmer::finish(Job& job) {
       LastLoad{job.stages, job.bytes_read, now - job.started_steady, world_.clock.wall()};
   record->retry_after.reset();
   const auto resident = record->resident_bytes();
-  if (resident && *resident < record->bytes()) {
-    record->back_off_from(now);  // Somebody takes the pages as fast as they come.
-  }
+  // Somebody takes the pages as fast as they come, or the rest could be locked only once others
+  // have let go of theirs.
+  if ((resident && *resident < record->bytes()) || job.lock_limit) record->back_off_from(now);
   world_.note(probe::EventType::model_warmed, *record, record->bytes(), {},
               job.lock_limit.value_or(""));
   log::info("{}: warm, {} read in {}", record->name, format_bytes(job.bytes_read),

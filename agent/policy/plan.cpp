@@ -165,7 +165,10 @@ class Planner {
       return;
     }
     if (backing_off(model, now_)) {
-      add(model, Step::Kind::wait, target, "it was evicted a moment ago; trying again later");
+      add(model, Step::Kind::wait, target,
+          model.lock_limit && model.state == ModelState::warm
+              ? "no more of it may be locked for now; trying again later"
+              : "it was evicted a moment ago; trying again later");
       return;
     }
     if (facts_.under_pressure && !model.requested) {

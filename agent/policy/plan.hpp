@@ -36,6 +36,7 @@ struct ModelFacts {
   std::optional<Hold> held;     // what all of it is held with now
   std::optional<SteadyTime> last_used;
   std::optional<SteadyTime> retry_after;  // back-off after an eviction, a demotion or a failure
+  bool lock_limit = false;                // its last warm could not lock all of it
   bool busy = false;                      // a job runs on it
   bool ever_warmed = false;               // since it was last wanted
 };

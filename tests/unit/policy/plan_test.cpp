@@ -70,6 +70,18 @@ TEST(Plan, BringsEvictedPagesBackAfterTheBackOff) {
   EXPECT_EQ(brief(plan(facts, kNow + minutes(2))), "");
 }
 
+TEST(Plan, WhatCannotBeLockedNowIsNotTriedAtOnce) {
+  Facts facts = machine(16 * kGiB, 8 * kGiB);
+  facts.models = {held(model("a", 1, kGiB), Hold::mapped)};
+  facts.models[0].wanted_hold = Hold::locked;
+  facts.models[0].lock_limit = true;
+  facts.models[0].retry_after = kNow + minutes(1);
+  const Plan now = plan(facts, kNow);
+  EXPECT_EQ(brief(now), "wait a");
+  EXPECT_NE(now.steps.at(0).reason.find("locked"), std::string::npos) << now.steps[0].reason;
+  EXPECT_EQ(brief(plan(facts, kNow + minutes(2))), "warm a locked");
+}
+
 TEST(Plan, HigherPriorityGetsTheBudgetAndLowerOneYields) {
   Facts facts = machine(32 * kGiB, 8 * kGiB);
   facts.models = {held(model("low", 1, 5 * kGiB), Hold::mapped), model("high", 2, 5 * kGiB)};
