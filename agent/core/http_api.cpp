@@ -244,6 +244,7 @@ void HttpApi::warm_source(api::Request request) {
   if (auto tier = check_tier(*body, nullptr); !tier) return refused(tier.error());
   ModelRecord* record = parts_.world.models.find_source(*source);
   if (record == nullptr) {
+    parts_.warmer.forget_ad_hoc();  // Those that failed since the last tick are in nobody's way.
     auto added = parts_.world.models.add_ad_hoc(*source, *also);
     if (!added) return refused(added.error());
     record = *added;
