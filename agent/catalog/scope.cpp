@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "agent/os/file.hpp"
+#include "agent/os/mounts.hpp"
 
 namespace andiron::catalog {
 namespace {
@@ -50,6 +51,12 @@ Result<UniqueFd> open_exact(const std::string& path) {
   if (read_link_at(AT_FDCWD, fd_path(plain.get()).c_str()) != path)
     return make_system_error(ELOOP, path);
   return plain;
+}
+
+void add_real_path(const std::string& root, std::vector<std::string>& real_roots) {
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(root.c_str(), nullptr),
+                                                         &std::free);
+  if (real != nullptr) real_roots.emplace_back(real.get());
 }
 
 void push_front(std::deque<std::string>& pending, std::string_view path) {
@@ -89,31 +96,44 @@ std::string base_name(std::string_view path) {
 Scope Scope::below(const std::vector<std::string>& roots) {
   Scope scope;
   scope.restricted_ = true;
+  const std::vector<os::Mount> mounts = os::read_mounts().value_or(std::vector<os::Mount>{});
   for (const std::string& root : roots) {
     if (!root.starts_with('/')) continue;
     std::string normal = std::filesystem::path(root).lexically_normal().string();
     if (normal.size() > 1 && normal.ends_with('/')) normal.pop_back();
-    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(root.c_str(), nullptr),
-                                                           &std::free);
-    if (real != nullptr) scope.real_roots_.emplace_back(real.get());
+    const os::Mount* mount = os::mount_at(normal, mounts);
+    if (mount != nullptr && os::is_network_type(mount->type)) {
+      scope.network_roots_.push_back(normal);
+      scope.real_roots_.push_back(normal);  // as far as can be told without asking it
+    } else {
+      add_real_path(normal, scope.real_roots_);
+    }
     scope.lexical_roots_.push_back(std::move(normal));
   }
   return scope;
 }
 
-bool Scope::may_end(const std::string& path) const noexcept {
+std::vector<std::string> Scope::real_roots_for(std::string_view path) const {
+  std::vector<std::string> real = real_roots_;
+  for (const std::string& root : network_roots_) {
+    if (is_below(path, root)) add_real_path(root, real);
+  }
+  return real;
+}
+
+bool Scope::may_end(const std::string& path, const std::vector<std::string>& real) const noexcept {
   if (!restricted_) return true;
-  return std::any_of(real_roots_.begin(), real_roots_.end(),
+  return std::any_of(real.begin(), real.end(),
                      [&](const std::string& root) { return is_below(path, root); });
 }
 
 /// Folders above a root may be passed: they lead there, and their names are no secret.
-bool Scope::may_pass(const std::string& path) const noexcept {
+bool Scope::may_pass(const std::string& path, const std::vector<std::string>& real) const noexcept {
   if (!restricted_) return true;
   const auto on_the_way = [&](const std::string& root) {
     return is_below(path, root) || is_below(root, path);
   };
-  return std::any_of(real_roots_.begin(), real_roots_.end(), on_the_way) ||
+  return std::any_of(real.begin(), real.end(), on_the_way) ||
          std::any_of(lexical_roots_.begin(), lexical_roots_.end(), on_the_way);
 }
 
@@ -122,6 +142,7 @@ Result<Located> Scope::locate(std::string_view path, std::vector<std::string>* l
       path.size() >= PATH_MAX) {
     return make_error(Errc::source_not_found, "no absolute path");
   }
+  const std::vector<std::string> real = real_roots_for(path);
   std::deque<std::string> pending;
   push_front(pending, path);
   Located here;
@@ -133,7 +154,7 @@ Result<Located> Scope::locate(std::string_view path, std::vector<std::string>* l
     pending.pop_front();
     if (name.empty() || name == ".") continue;
     std::string next = name == ".." ? parent_path(here.path) : join_path(here.path, name);
-    if (!may_pass(next)) return make_error(Errc::outside_roots, std::string(path));
+    if (!may_pass(next, real)) return make_error(Errc::outside_roots, std::string(path));
     UniqueFd fd = TRY(open_exact(next));
     struct stat status = {};
     if (::fstat(fd.get(), &status) != 0) return make_system_error(errno, next);
@@ -151,7 +172,7 @@ Result<Located> Scope::locate(std::string_view path, std::vector<std::string>* l
     here.path = "/";
     here.fd = TRY(open_exact(here.path));
   }
-  if (!may_end(here.path)) return make_error(Errc::outside_roots, std::string(path));
+  if (!may_end(here.path, real)) return make_error(Errc::outside_roots, std::string(path));
   if (::fstat(here.fd.get(), &here.status) != 0) return make_system_error(errno, here.path);
   // A trailing slash asks for a folder.
   if (path.ends_with('/') && !here.is_folder()) return make_system_error(ENOTDIR, here.path);

@@ -30,7 +30,9 @@ struct Located {
 class Scope {
  public:
   static Scope everywhere() { return {}; }
-  /// Roots may be symlinks themselves, and may not exist. Blocks.
+  /// Roots may be symlinks themselves, and may not exist. Those that lie on a network file system
+  /// are not looked at before a path below them is asked for: it may have gone away, and the rest
+  /// is not to wait for it. Blocks.
   static Scope below(const std::vector<std::string>& roots);
 
   /// `path` must be absolute. Symlinks that were followed are added to `links`, by path.
@@ -40,12 +42,14 @@ class Scope {
   bool restricted() const noexcept { return restricted_; }
 
  private:
-  bool may_pass(const std::string& path) const noexcept;
-  bool may_end(const std::string& path) const noexcept;
+  bool may_pass(const std::string& path, const std::vector<std::string>& real) const noexcept;
+  bool may_end(const std::string& path, const std::vector<std::string>& real) const noexcept;
+  std::vector<std::string> real_roots_for(std::string_view path) const;
 
   bool restricted_ = false;
   std::vector<std::string> real_roots_;     // symlinks resolved: where a path may end
   std::vector<std::string> lexical_roots_;  // as given: what a path may pass on its way
+  std::vector<std::string> network_roots_;  // of these, those on network file systems
 };
 
 /// Is `path` the folder `root` or in it? Both absolute and normal; whole components count.

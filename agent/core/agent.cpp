@@ -171,6 +171,7 @@ Result<void> Agent::Impl::make_parts() {
   world_.config_path = options_.config_path;
   world_.environment = options_.environment;
   world_.memory.unified = os::detect_unified_memory();
+  world_.read_mounts();
   world_.reconcile_soon = [this] { reconcile_soon(); };
   world_.persist_soon = [this] { persist_soon(); };
   Warmer::Hooks hooks;

@@ -377,7 +377,9 @@ void HttpApi::resolve(api::Request request) {
     if (std::exchange(*once, true)) return;
     refuse(connection, make_error(Errc::timeout, "resolve: the disk does not answer"));
   });
-  parts_.world.slow.run(
+  std::string place = parts_.world.place_of(*source, *also);
+  parts_.world.slow.run_at(
+      std::move(place),
       [source = std::move(*source), also = std::move(*also), want = tensors->value_or(true),
        roots = parts_.world.settings.agent.allow_roots,
        environment = parts_.world.environment]() -> Result<std::string> {

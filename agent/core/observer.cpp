@@ -33,6 +33,10 @@ constexpr auto kLongestSettle = 10s;
 /// "some" memory stall, as a share of time, from which the agent adds no load of its own.
 constexpr double kHighPressure = 0.10;
 
+/// Who waits for one sample: as many as there may be connections. While a disk does not answer, who
+/// asks beyond that gets what was known before.
+constexpr std::size_t kMaxWaiting = 256;
+
 std::string parent_of(const std::string& path) {
   return std::filesystem::path(path).parent_path().string();
 }
@@ -79,11 +83,13 @@ void Observer::tick() {
 void Observer::compare_models() {
   const std::uint64_t now = world_.resolutions;
   const bool settled = std::exchange(resolutions_seen_, now) == now;
-  if (!settled || std::exchange(resolutions_compared_, now) == now) return;
+  // It reads files of all disks, any of which may not answer: one thread may wait for that.
+  if (comparing_ || !settled || std::exchange(resolutions_compared_, now) == now) return;
   std::vector<catalog::Resolved> models;
   world_.models.each([&](const ModelRecord& record) {
     if (record.resolved) models.push_back(record.resolved->source);
   });
+  comparing_ = true;
   world_.slow.run(
       [models = std::move(models)] {
         std::vector<const catalog::Resolved*> list;
@@ -91,7 +97,10 @@ void Observer::compare_models() {
           list.push_back(&model);
         return catalog::find_duplicates(list);
       },
-      [this](std::vector<std::string> found) { world_.duplicates = std::move(found); });
+      [this](std::vector<std::string> found) {
+        comparing_ = false;
+        world_.duplicates = std::move(found);
+      });
 }
 
 void Observer::read_memory() {
@@ -149,18 +158,25 @@ void Observer::sample(ModelRecord& record, std::function<void()> then) {
     if (then) then();
     return;
   }
-  if (then) after_sample_[record.name].push_back(std::move(then));
+  if (then) {
+    auto& waiting = after_sample_[record.name];
+    if (waiting.size() >= kMaxWaiting) return then();
+    waiting.push_back(std::move(then));
+  }
   if (record.sampling) return;
   record.sampling = true;
   std::vector<tier::FillFile> files;
   for (const catalog::ModelFile& file : record.resolved->source.files) {
     files.push_back({file.path, file.identity});
   }
-  world_.slow.run([files = std::move(files), devices = record.resolved->devices,
-                   device_of = record.resolved->device_of,
-                   before = record.samples] { return look(files, devices, device_of, before); },
-                  [this, name = record.name, began = world_.clock.now()](
-                      std::vector<Looked> found) { on_looked(name, std::move(found), began); });
+  world_.slow.run_at(
+      world_.place_of(record),
+      [files = std::move(files), devices = record.resolved->devices,
+       device_of = record.resolved->device_of,
+       before = record.samples] { return look(files, devices, device_of, before); },
+      [this, name = record.name, began = world_.clock.now()](std::vector<Looked> found) {
+        on_looked(name, std::move(found), began);
+      });
 }
 
 std::vector<Observer::Looked> Observer::look(const std::vector<tier::FillFile>& files,
@@ -276,6 +292,7 @@ void Observer::on_file_changes() {
 }
 
 void Observer::on_mount_change() {
+  world_.read_mounts();
   world_.models.each([&](ModelRecord& record) { recheck(record, kSettleNames); });
 }
 
@@ -305,7 +322,8 @@ void Observer::watch(ModelRecord& record) {
       files.push_back({file.path, file.identity});
     }
   }
-  world_.slow.run(
+  world_.slow.run_at(
+      world_.place_of(record),
       [watch = watch_, files = std::move(files), settings = record.settings,
        resolved = record.resolved] {
         Added added;

@@ -76,6 +76,7 @@ class Observer {
   bool watch_limit_said_ = false;
   std::uint64_t resolutions_seen_ = 0;      // of World::resolutions, at the last tick
   std::uint64_t resolutions_compared_ = 0;  // when duplicates were last looked for
+  bool comparing_ = false;                  // they are looked for now
 };
 
 }  // namespace andiron::core

@@ -17,8 +17,13 @@ struct SlowLane::State {
   explicit State(const Clock& clock_, Mailbox<std::unique_ptr<Task>> finished_)
       : clock(clock_), finished(std::move(finished_)) {}
 
+  struct Entry {
+    std::unique_ptr<Task> task;
+    std::string place;
+  };
   struct Worker {
     bool busy = false;
+    std::string place;  // of what it does, while it is busy
     bool ended = false;
     SteadyTime since;
     std::thread thread;
@@ -29,11 +34,20 @@ struct SlowLane::State {
   std::mutex mutex;
   std::condition_variable wake;   // of workers: work or stop
   std::condition_variable ended;  // of stop(): a worker ended
-  std::deque<std::unique_ptr<Task>> queue;
+  std::deque<Entry> queue;
   std::vector<std::unique_ptr<Worker>> workers;
   bool stopping = false;
 
   void work(Worker& self) noexcept;
+  /// The first entry whose place nobody is at. With the mutex held.
+  std::deque<Entry>::iterator next() {
+    return std::find_if(queue.begin(), queue.end(), [this](const Entry& entry) {
+      return entry.place.empty() ||
+             std::none_of(workers.begin(), workers.end(), [&](const auto& worker) {
+               return worker->busy && worker->place == entry.place;
+             });
+    });
+  }
   std::size_t count_stuck() const {  // with the mutex held
     const SteadyTime now = clock.now();
     return static_cast<std::size_t>(std::count_if(
@@ -45,10 +59,12 @@ struct SlowLane::State {
 void SlowLane::State::work(Worker& self) noexcept {
   std::unique_lock lock(mutex);
   for (;;) {
-    wake.wait(lock, [&] { return stopping || !queue.empty(); });
+    wake.wait(lock, [&] { return stopping || next() != queue.end(); });
     if (stopping) break;
-    std::unique_ptr<Task> task = std::move(queue.front());
-    queue.pop_front();
+    const auto entry = next();
+    std::unique_ptr<Task> task = std::move(entry->task);
+    self.place = std::move(entry->place);
+    queue.erase(entry);
     self.busy = true;
     self.since = clock.now();
     lock.unlock();
@@ -83,11 +99,11 @@ void SlowLane::start_thread() {
   });
 }
 
-void SlowLane::post(std::unique_ptr<Task> task) {
+void SlowLane::post(std::unique_ptr<Task> task, std::string place) {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->stopping) return;
-    state_->queue.push_back(std::move(task));
+    state_->queue.push_back({std::move(task), std::move(place)});
   }
   state_->wake.notify_one();
 }
@@ -104,7 +120,7 @@ void SlowLane::tick() {
   {
     const std::lock_guard lock(state_->mutex);
     const std::size_t threads = state_->workers.size();
-    more = !state_->stopping && !state_->queue.empty() && threads < kMaxThreads &&
+    more = !state_->stopping && state_->next() != state_->queue.end() && threads < kMaxThreads &&
            state_->count_stuck() == threads;
   }
   if (more) start_thread();
@@ -121,7 +137,7 @@ std::size_t SlowLane::queued() const {
 }
 
 bool SlowLane::stop(std::chrono::milliseconds deadline) {
-  std::deque<std::unique_ptr<Task>> dropped;
+  std::deque<State::Entry> dropped;
   std::vector<std::unique_ptr<State::Worker>> workers;
   bool all = false;
   {

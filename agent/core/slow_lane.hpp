@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -16,6 +17,8 @@ namespace andiron::core {
 /// Rare blocking work: resolving, residency walks, unmapping. One thread does it, in order; when
 /// it has not come back from the kernel for kStuckAfter (a network file system that went away),
 /// another takes over the queue, up to kMaxThreads, so that one dead mount does not stop the rest.
+/// Work that names the place it goes to is done one at a time for each place: a dead mount takes
+/// one thread, however many models lie on it.
 /// Thread: the control loop's; work() alone runs elsewhere. Never blocks, but stop().
 class SlowLane {
  public:
@@ -35,11 +38,16 @@ class SlowLane {
   SlowLane(const SlowLane&) = delete;
   SlowLane& operator=(const SlowLane&) = delete;
 
-  void post(std::unique_ptr<Task> task);
+  /// An empty place is none.
+  void post(std::unique_ptr<Task> task, std::string place = {});
 
   /// `work()` gives a value on the slow thread, `then(value)` takes it on the loop.
   template <class Work, class Then>
   void run(Work work, Then then) {
+    run_at({}, std::move(work), std::move(then));
+  }
+  template <class Work, class Then>
+  void run_at(std::string place, Work work, Then then) {
     using Value = std::invoke_result_t<Work&>;
     struct Pair final : Task {
       Pair(Work w, Then t) : work_(std::move(w)), then_(std::move(t)) {}
@@ -49,7 +57,7 @@ class SlowLane {
       Then then_;
       std::optional<Value> value_;
     };
-    post(std::make_unique<Pair>(std::move(work), std::move(then)));
+    post(std::make_unique<Pair>(std::move(work), std::move(then)), std::move(place));
   }
 
   /// Work whose end nobody waits for.

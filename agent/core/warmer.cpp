@@ -155,7 +155,8 @@ void Warmer::resolve(ModelRecord& record) {
   const bool places_known = places_ && world_.clock.now() - places_at_ < kPlacesLast;
   std::optional<std::vector<std::string>> roots;
   if (!record.configured) roots = world_.settings.agent.allow_roots;
-  world_.slow.run(
+  world_.slow.run_at(
+      world_.place_of(record),
       [settings = record.settings, roots = std::move(roots),
        known = places_known ? places_ : nullptr, environment = world_.environment] {
         return resolve_blocking(settings, roots, known, environment);
@@ -475,7 +476,8 @@ void Warmer::release_and_give_back(ModelRecord& record, bool give_back,
     }
   }
   const std::string name = record.name;
-  world_.slow.run(
+  world_.slow.run_at(
+      world_.place_of(record),
       [held = std::move(held), files = std::move(files)]() mutable {
         held.clear();  // Mapped pages cannot be given back.
         for (const tier::FillFile& file : files) {

@@ -16,6 +16,7 @@
 #include "agent/core/slow_lane.hpp"
 #include "agent/os/capability.hpp"
 #include "agent/os/memory.hpp"
+#include "agent/os/mounts.hpp"
 #include "agent/stream/engine.hpp"
 #include "agent/tier/ledger.hpp"
 #include "agent/tier/page_cache_store.hpp"
@@ -69,6 +70,15 @@ struct World {
   void dispose(std::optional<tier::HeldFile> file);
   /// Sets headroom and budget from the settings and what memory there is now.
   void apply_budget();
+
+  /// Reads which mounts there are: of /proc, which does not block as a disk may.
+  void read_mounts();
+  /// Where looking at a source blocks when it goes away, as SlowLane::run_at takes it: the network
+  /// file system that it lies on. Empty for local disks, and for what only resolving would tell.
+  std::string place_of(const std::string& source, const std::vector<std::string>& also) const;
+  std::string place_of(const ModelRecord& record) const;
+
+  std::vector<os::Mount> mounts;
 };
 
 }  // namespace andiron::core

@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -54,12 +53,6 @@ std::uint64_t kilobytes(const std::string& path) {
 
 std::uint64_t bdi_read_ahead(const std::string& sys_root, const std::string& name) {
   return kilobytes(sys_root + "/class/bdi/" + name + "/read_ahead_kb");
-}
-
-bool network_type(std::string_view type) {
-  constexpr std::array<std::string_view, 8> kTypes{"nfs",  "nfs4", "cifs", "smb3",
-                                                   "ceph", "9p",   "afs",  "virtiofs"};
-  return type.starts_with("fuse") || std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
 }
 
 /// The disk that the block device `number` is or is a part of; nullopt when there is none.
@@ -133,17 +126,6 @@ std::optional<DeviceTraits> btrfs_device(const FilePlace& place, const std::stri
   }
   if (traits) traits->read_ahead = kilobytes(*folder + "/bdi/read_ahead_kb");
   return traits;
-}
-
-/// The mount that a path lies on: the deepest one, and of those on one point the last.
-const Mount* mount_at(const std::string& path, const std::vector<Mount>& mounts) {
-  const Mount* best = nullptr;
-  for (const Mount& mount : mounts) {
-    const std::string& point = mount.mount_point;
-    const bool above = point == "/" || path == point || path.starts_with(point + "/");
-    if (above && (best == nullptr || point.size() >= best->mount_point.size())) best = &mount;
-  }
-  return best;
 }
 
 /// The value of an overlay's "lowerdir=/a:/b", with "\:" for a colon within a name.
@@ -232,7 +214,7 @@ DeviceTraits find(const FilePlace& place, const std::vector<Mount>& mounts,
   if (type == "tmpfs" || type == "ramfs" || type == "hugetlbfs" || type == "devtmpfs") {
     return {"mem", "", false, 0, 0};
   }
-  if (network_type(type)) {
+  if (is_network_type(type)) {
     unknown.lane = "net:" + place.device;
     return unknown;
   }

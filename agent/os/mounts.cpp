@@ -2,6 +2,7 @@
 #include "agent/os/mounts.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "agent/os/text_file.hpp"
@@ -63,6 +64,23 @@ std::vector<Mount> parse_mountinfo(std::string_view text) {
 Result<std::vector<Mount>> read_mounts(const std::string& proc_root) {
   const std::string text = TRY(read_text(proc_root + "/self/mountinfo", kMountinfoLimit));
   return parse_mountinfo(text);
+}
+
+const Mount* mount_at(std::string_view path, const std::vector<Mount>& mounts) {
+  const Mount* best = nullptr;
+  for (const Mount& mount : mounts) {
+    const std::string& point = mount.mount_point;
+    const bool above = point == "/" || path == point ||
+                       (path.starts_with(point) && path.substr(point.size()).starts_with('/'));
+    if (above && (best == nullptr || point.size() >= best->mount_point.size())) best = &mount;
+  }
+  return best;
+}
+
+bool is_network_type(std::string_view type) {
+  constexpr std::array<std::string_view, 8> kTypes{"nfs",  "nfs4", "cifs", "smb3",
+                                                   "ceph", "9p",   "afs",  "virtiofs"};
+  return type.starts_with("fuse") || std::find(kTypes.begin(), kTypes.end(), type) != kTypes.end();
 }
 
 }  // namespace andiron::os

@@ -24,4 +24,12 @@ struct Mount {
 Result<std::vector<Mount>> read_mounts(const std::string& proc_root = "/proc");
 std::vector<Mount> parse_mountinfo(std::string_view text);
 
+/// The mount that a path lies on, going by its text: the deepest one, and of those on one point the
+/// last. Symlinks are not followed, and no file system is asked. nullptr when there is none.
+const Mount* mount_at(std::string_view path, const std::vector<Mount>& mounts);
+
+/// Whether what serves the file system may go away and keep its callers in the kernel: the network
+/// ones, and all that is served by a process (fuse).
+bool is_network_type(std::string_view type);
+
 }  // namespace andiron::os

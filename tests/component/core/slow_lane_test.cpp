@@ -82,6 +82,33 @@ TEST(SlowLane, AnotherThreadTakesOverFromOneThatIsStuck) {
   EXPECT_TRUE((*lane)->stop(10s));
 }
 
+TEST(SlowLane, ADeadPlaceTakesOneThread) {
+  ManualClock clock;
+  StuckDisk disk;
+  auto lane = SlowLane::create(clock);
+  int got = 0;
+  int after = 0;
+  (*lane)->run_at(
+      "net:1", [&] { return disk.read(); }, [](int) {});
+  for (int i = 0; i < 20; ++i)
+    (*lane)->run_at(
+        "net:1", [] { return 1; }, [&](int) { ++after; });
+  disk.reading.wait(false);
+  clock.advance(SlowLane::kStuckAfter + 1s);
+  (*lane)->tick();  // nothing that could be done: no thread for it
+  (*lane)->run_at(
+      "net:2", [] { return 7; }, [&](int value) { got = value; });
+  (*lane)->tick();
+  deliver_one(**lane);
+  EXPECT_EQ(got, 7);
+  EXPECT_EQ((*lane)->stuck(), 1u);
+  EXPECT_EQ((*lane)->queued(), 20u);
+  disk.answer();
+  while (after < 20)
+    deliver_one(**lane);
+  EXPECT_TRUE((*lane)->stop(10s));
+}
+
 TEST(SlowLane, StopSaysWhenAThreadDoesNotComeBack) {
   ManualClock clock;
   StuckDisk disk;
