@@ -5,8 +5,10 @@ Each test is a script that takes the build folder as its argument and exits with
 reason printed (a skip), or otherwise. Files lie on a real disk (ANDIRON_TEST_DIR, else /var/tmp):
 tmpfs has no page cache to speak of.
 """
+import ctypes
 import http.client
 import json
+import mmap
 import os
 import random
 import shutil
@@ -63,7 +65,7 @@ class Folder:
 
 
 def write_gguf(path, bytes_of_data, seed=1):
-    """A GGUF v3 file of one tensor, F32, with pseudo-random bytes; synced, so that it can be cold."""
+    """A GGUF v3 file of one F32 tensor of pseudo-random bytes; synced, so that it can be cold."""
     elements = bytes_of_data // 4
     header = b"GGUF" + struct.pack("<IQQ", 3, 1, 0)
     header += struct.pack("<Q", 6) + b"weight" + struct.pack("<IQIQ", 1, elements, 0, 0)
@@ -93,6 +95,30 @@ def resident(path):
     out = subprocess.run(["fincore", "--bytes", "--noheadings", "--output", "RES", path],
                          check=True, capture_output=True, text=True).stdout
     return int(out.split()[0])
+
+
+def mincore_resident(path):
+    """Resident bytes, by mincore through a mapping of our own: sees through overlayfs, where
+    newer versions of fincore ask the wrong inode's cache."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int,
+                          ctypes.c_int, ctypes.c_long]
+    libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+    libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    fd = os.open(path, os.O_RDONLY)
+    size = os.fstat(fd).st_size
+    address = libc.mmap(None, size, 0, mmap.MAP_SHARED, fd, 0)  # PROT_NONE: never touched
+    os.close(fd)
+    if address == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap", path)
+    try:
+        found = ctypes.create_string_buffer(pages(size) // 4096)
+        if libc.mincore(address, size, found) != 0:
+            raise OSError(ctypes.get_errno(), "mincore", path)
+        return sum(byte & 1 for byte in found.raw) * 4096
+    finally:
+        libc.munmap(address, size)
 
 
 def pages(size):
@@ -213,6 +239,12 @@ class Agent:
             raise AssertionError(f"andironctl {arguments}: {done.returncode}\n{done.stdout}"
                                  f"{done.stderr}")
         return done
+
+    def begin_ctl(self, *arguments):
+        """The same, but not waited for."""
+        return subprocess.Popen([os.path.join(self.bin, "andironctl"), "--socket", self.socket,
+                                 *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True)
 
     def until_state(self, name, state, seconds=60):
         return until(f"{name} to be {state}",
