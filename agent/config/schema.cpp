@@ -24,6 +24,7 @@ constexpr std::size_t kMaxTenants = 1000;
 void read_allow_roots(const RawEntry& entry, AgentSettings& agent, Diagnostics& errors) {
   const auto texts = read_text_list(entry, errors);
   if (!texts) return;
+  agent.allow_roots.clear();
   for (const auto& [at, text] : *texts) {
     const auto path = clean_absolute_path(text);
     if (path) {

@@ -24,7 +24,8 @@ enum class LeaseAccess { group, readers };
 enum class Switch { automatic, off };
 
 struct AgentSettings {
-  std::vector<std::string> allow_roots;  // absolute, no trailing slash
+  /// Absolute, no trailing slash. Where people put models by hand, and where Ollama's service does.
+  std::vector<std::string> allow_roots{"/srv/models", "/usr/share/ollama/.ollama/models"};
   LeaseAccess lease_access = LeaseAccess::group;
   bool dry_run = false;
 };

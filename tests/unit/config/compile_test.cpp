@@ -33,7 +33,9 @@ Settings settings_of(std::string_view text) {
 
 TEST(Compile, AnEmptyTextIsTheDefaults) {
   const Settings settings = settings_of("");
-  EXPECT_THAT(settings.agent.allow_roots, IsEmpty());
+  EXPECT_THAT(settings.agent.allow_roots,
+              ElementsAre("/srv/models", "/usr/share/ollama/.ollama/models"));
+  EXPECT_THAT(settings_of("[agent]\nallow_roots = []").agent.allow_roots, IsEmpty());
   EXPECT_EQ(settings.agent.lease_access, LeaseAccess::group);
   EXPECT_FALSE(settings.agent.dry_run);
   EXPECT_EQ(settings.budget.ram.of(100), 50u);
