@@ -295,7 +295,7 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     request.job = job.id;
     request.hold = job.hold;
     request.priority = record.settings.priority;
-    request.min_available = world_.memory.headroom + world_.store.mapped_bytes();
+    request.min_available = world_.memory.headroom + world_.store.mapped_bytes_beside(record.name);
     auto task = tier::make_fill_task(std::move(request), job.control, outcomes_);
     if (auto taken = world_.engine.submit(model.devices[device], std::move(task)); !taken) {
       if (!job.error) job.error = std::move(taken).error();

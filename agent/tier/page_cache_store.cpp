@@ -131,11 +131,11 @@ std::uint64_t PageCacheStore::locked_bytes() const {
   return sum;
 }
 
-std::uint64_t PageCacheStore::mapped_bytes() const {
+std::uint64_t PageCacheStore::mapped_bytes_beside(const std::string& model) const {
   std::uint64_t sum = 0;
   for (const auto& [key, entry] : entries_) {
     const HeldFile& file = entry.file;
-    if (file.hold < Hold::mapped) continue;
+    if (file.hold < Hold::mapped || entry.models.contains(model)) continue;
     sum += file.resident_bytes - std::min(file.locked_bytes, file.resident_bytes);
   }
   return sum;

@@ -57,9 +57,9 @@ class PageCacheStore {
   std::optional<Hold> hold_of(const std::string& model, const std::vector<FileKey>& keys) const;
 
   std::uint64_t locked_bytes() const;
-  /// Resident bytes that are mapped and not locked: the kernel calls them available, and Andiron
-  /// means to keep them.
-  std::uint64_t mapped_bytes() const;
+  /// Resident bytes that are mapped and not locked, but for the files of `model`: the kernel calls
+  /// them available, and Andiron means to keep them.
+  std::uint64_t mapped_bytes_beside(const std::string& model) const;
   std::size_t size() const noexcept { return entries_.size(); }
 
  private:

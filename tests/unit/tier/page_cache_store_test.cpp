@@ -124,6 +124,17 @@ TEST_F(Store, ReservesAllOrNothing) {
   EXPECT_EQ(ledger.used(), 100u);
 }
 
+TEST_F(Store, AModelsOwnMappingsAreNotInItsOwnWay) {
+  for (const char* model : {"a", "b"}) {
+    const std::uint64_t ino = model[0] == 'a' ? 1 : 2;
+    HeldFile mapped = file(ino, Hold::mapped);
+    mapped.resident_bytes = 100;
+    EXPECT_FALSE(store.commit(model, std::move(mapped), Hold::mapped, Reservation()));
+  }
+  EXPECT_EQ(store.mapped_bytes_beside("a"), 100u);
+  EXPECT_EQ(store.mapped_bytes_beside("c"), 200u);
+}
+
 TEST_F(Store, SharedSaysWhetherAnotherModelHoldsIt) {
   EXPECT_FALSE(hold(store, "a", 7, Hold::mapped));
   EXPECT_FALSE(store.shared({1, 7}, "a"));
