@@ -195,14 +195,15 @@ std::string Connection::head(unsigned status, std::string_view content_type) {
       reason_of(status), content_type, keep_alive_ ? "keep-alive" : "close");
 }
 
-void Connection::respond(const Response& response) {
+void Connection::respond(Response response) {
   if (state_ != State::awaiting) return;
   state_ = State::answering;
   set_deadline(Deadline::write);
   std::string text = head(response.status, response.content_type);
   if (!response.allow.empty()) text += "Allow: " + response.allow + "\r\n";
-  fmt::format_to(std::back_inserter(text), "Content-Length: {}\r\n\r\n", response.body.size());
-  if (!head_only_) text += response.body;
+  fmt::format_to(std::back_inserter(text), "Content-Length: {}\r\n\r\n",
+                 response.body.text().size());
+  if (!head_only_) body_ = std::move(response.body);
   send(text);
 }
 
@@ -260,10 +261,13 @@ void Connection::send(std::string_view bytes) {
 void Connection::write_more() {
   if (output_.empty() || state_ == State::closed) return;
   in_flight_ = std::exchange(output_, {});
+  body_in_flight_ = std::exchange(body_, {});
   counted_in_flight_ = in_flight_.size() - std::exchange(uncounted_, 0);
   // While a request is read, its own deadline runs, and covers "100 Continue".
   if (state_ != State::reading && state_ != State::awaiting) set_deadline(Deadline::write);
-  boost::asio::async_write(socket_, boost::asio::buffer(in_flight_),
+  const std::array<boost::asio::const_buffer, 2> bytes{boost::asio::buffer(in_flight_),
+                                                       boost::asio::buffer(body_in_flight_.text())};
+  boost::asio::async_write(socket_, bytes,
                            [self = shared_from_this()](const error_code& error, std::size_t) {
                              self->on_written(error);
                            });
@@ -271,6 +275,7 @@ void Connection::write_more() {
 
 void Connection::on_written(const error_code& error) {
   in_flight_.clear();
+  body_in_flight_ = {};
   counted_in_flight_ = 0;
   if (state_ == State::closed) return;
   if (error) {

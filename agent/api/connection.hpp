@@ -48,7 +48,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   /// Answers before anything was asked, and closes.
   void refuse(const Response& response);
 
-  void respond(const Response& response);
+  void respond(Response response);
   void begin_stream(unsigned status, std::string_view backlog);
   void write_line(std::string_view line);
   void end_stream();
@@ -106,7 +106,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool linger_ = false;
 
   std::string output_;                 // waits for the write in flight
+  Body body_;                          // comes after it
   std::string in_flight_;              // being written; empty when none is
+  Body body_in_flight_;                // comes after it
   std::size_t counted_in_flight_ = 0;  // of it, what counts against the stream's backlog
   std::size_t uncounted_ = 0;          // of output_, what does not
 

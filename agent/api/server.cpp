@@ -46,7 +46,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   bool group_missing() const noexcept { return group_missing_; }
   Result<bool> restore_name();
 
-  void respond(ConnectionId id, const Response& response);
+  void respond(ConnectionId id, Response response);
   void begin_stream(ConnectionId id, unsigned status, std::string_view backlog);
   void write_line(ConnectionId id, std::string_view line);
   void end_stream(ConnectionId id);
@@ -230,8 +230,8 @@ void Server::Impl::set_kind(ConnectionId id, Kind kind) {
   ++count(kind);
 }
 
-void Server::Impl::respond(ConnectionId id, const Response& response) {
-  if (const auto connection = find(id)) connection->respond(response);
+void Server::Impl::respond(ConnectionId id, Response response) {
+  if (const auto connection = find(id)) connection->respond(std::move(response));
 }
 
 void Server::Impl::begin_stream(ConnectionId id, unsigned status, std::string_view backlog) {
@@ -330,7 +330,7 @@ Result<void> Server::listen(const std::string& socket_path, const std::string& g
 bool Server::group_missing() const noexcept { return impl_->group_missing(); }
 Result<bool> Server::restore_name() { return impl_->restore_name(); }
 void Server::respond(ConnectionId connection, Response response) {
-  impl_->respond(connection, response);
+  impl_->respond(connection, std::move(response));
 }
 void Server::begin_stream(ConnectionId connection, unsigned status, std::string backlog) {
   impl_->begin_stream(connection, status, backlog);

@@ -34,9 +34,22 @@ struct Request {
   os::Peer peer;
 };
 
+/// The bytes of an answer. They never change and are shared, so that many are sent the same ones.
+class Body {
+ public:
+  Body() = default;
+  Body(std::string text) : text_(std::make_shared<const std::string>(std::move(text))) {}
+  Body(const char* text) : Body(std::string(text)) {}
+
+  std::string_view text() const noexcept { return text_ ? *text_ : std::string_view(); }
+
+ private:
+  std::shared_ptr<const std::string> text_;
+};
+
 struct Response {
   unsigned status = 200;
-  std::string body;
+  Body body;
   std::string content_type = "application/json";
   std::string allow;  // the Allow header, which a 405 must have: "GET, POST"
 };

@@ -21,6 +21,8 @@ using json = nlohmann::json;
 
 /// A residency walk that takes longer than this is answered with what was known before.
 constexpr auto kFreshSample = 500ms;
+/// So long a rendered status is good for all who ask.
+constexpr auto kStatusAge = 5ms;
 /// What a client may wait for a drop, or a resolve, whose disk does not answer.
 constexpr auto kSlowAnswer = 30s;
 
@@ -102,21 +104,26 @@ HttpApi::HttpApi(Parts parts) : parts_(std::move(parts)) {
   add_model_routes();
 }
 
+api::Server& HttpApi::say() {
+  status_.reset();
+  return *server_;
+}
+
 void HttpApi::answer(api::ConnectionId connection, unsigned status, const json& body) {
   api::Response response;
   response.status = status;
   response.body = api::dump(body);
-  server_->respond(connection, std::move(response));
+  say().respond(connection, std::move(response));
 }
 
 void HttpApi::refuse(api::ConnectionId connection, const Error& error) {
-  server_->respond(connection, api::error_response(error));
+  say().respond(connection, api::error_response(error));
 }
 
 void HttpApi::on_request(api::Request request) {
   const api::ConnectionId connection = request.connection;
   if (auto unrouted = router_.dispatch(std::move(request))) {
-    server_->respond(connection, std::move(*unrouted));
+    say().respond(connection, std::move(*unrouted));
   }
 }
 
@@ -199,12 +206,12 @@ ModelRecord* HttpApi::model_or_refuse(api::ConnectionId connection, const std::s
 }
 
 void HttpApi::show_status(api::ConnectionId connection) {
-  if (!status_) {
-    status_ = api::dump(render::status(parts_.world, parts_.warmer.jobs(), parts_.started));
-    parts_.post([this] { status_.reset(); });
+  const SteadyTime now = parts_.world.clock.now();
+  if (!status_ || now - status_->rendered > kStatusAge) {
+    status_ = {api::dump(render::status(parts_.world, parts_.warmer.jobs(), parts_.started)), now};
   }
   api::Response response;
-  response.body = *status_;
+  response.body = status_->body;
   server_->respond(connection, std::move(response));
 }
 
@@ -267,10 +274,9 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   auto job = parts_.warmer.warm(record, *hold, true);
   if (!job) return refuse(connection, job.error());
   if (request.accepts_ndjson) {
-    server_->begin_stream(connection);
+    say().begin_stream(connection);
     (*job)->waiters.push_back({connection, true, joined});
-    server_->write_line(connection,
-                        api::dump(render::progress(parts_.world, **job, &record, joined)));
+    say().write_line(connection, api::dump(render::progress(parts_.world, **job, &record, joined)));
   } else if (wait->value_or(false)) {
     (*job)->waiters.push_back({connection, false, joined});
   } else {
@@ -297,9 +303,9 @@ void HttpApi::on_job(Job& job) {
   // By value: a write may find its reader gone, which takes it out of the list.
   for (const Waiter& waiter : std::vector<Waiter>(job.waiters)) {
     if (waiter.stream) {
-      server_->write_line(waiter.connection,
-                          api::dump(render::progress(parts_.world, job, record, waiter.joined)));
-      if (job.ended()) server_->end_stream(waiter.connection);
+      say().write_line(waiter.connection,
+                       api::dump(render::progress(parts_.world, job, record, waiter.joined)));
+      if (job.ended()) say().end_stream(waiter.connection);
     } else if (job.ended() && job.error) {
       refuse(waiter.connection, *job.error);
     } else if (job.ended() && record != nullptr) {
@@ -395,7 +401,7 @@ void HttpApi::resolve(api::Request request) {
         if (!found) return refuse(connection, found.error());
         api::Response response;
         response.body = std::move(*found);
-        server_->respond(connection, std::move(response));
+        say().respond(connection, std::move(response));
       });
 }
 
@@ -413,11 +419,11 @@ void HttpApi::events(api::Request request) {
   for (const probe::Event* event : log.after(since)) {
     backlog += api::dump(render::event(*event)) + "\n";
   }
-  server_->begin_stream(request.connection, 200, std::move(backlog));
+  say().begin_stream(request.connection, 200, std::move(backlog));
   if (follow) {
     followers_.insert(request.connection);
   } else {
-    server_->end_stream(request.connection);
+    say().end_stream(request.connection);
   }
 }
 
@@ -427,7 +433,7 @@ void HttpApi::on_event(const probe::Event& event) {
   // A write may find its reader gone, which takes it out of the set.
   const std::vector<api::ConnectionId> all(followers_.begin(), followers_.end());
   for (const api::ConnectionId follower : all)
-    server_->write_line(follower, line);
+    say().write_line(follower, line);
 }
 
 void HttpApi::on_gone(api::ConnectionId connection) {
@@ -442,7 +448,7 @@ void HttpApi::end_streams() {
   const std::vector<api::ConnectionId> all(followers_.begin(), followers_.end());
   followers_.clear();
   for (const api::ConnectionId follower : all)
-    server_->end_stream(follower);
+    say().end_stream(follower);
 }
 
 }  // namespace andiron::core

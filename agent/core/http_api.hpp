@@ -65,6 +65,8 @@ class HttpApi {
   void show_model(api::ConnectionId connection, const std::string& name);
   void resolve(api::Request request);
   void events(api::Request request);
+  /// The server, to tell a client something else than the status.
+  api::Server& say();
   void answer(api::ConnectionId connection, unsigned status, const nlohmann::json& body);
   void refuse(api::ConnectionId connection, const Error& error);
   ModelRecord* model_or_refuse(api::ConnectionId connection, const std::string& name);
@@ -74,9 +76,13 @@ class HttpApi {
   api::Router router_;
   std::set<api::ConnectionId> followers_;  // of events
   int resolves_ = 0;                       // on the slow lane
-  /// For those who ask at the same time: 64 dashboards cost one rendering. It lives until the loop
-  /// has run what is ready, so that nobody is shown a state from before his own last answer.
-  std::optional<std::string> status_;
+  /// For those who ask at the same time: 64 dashboards cost one rendering. say() ends it, so that
+  /// nobody is shown a state from before what he was last told.
+  struct Rendered {
+    api::Body body;
+    SteadyTime rendered;
+  };
+  std::optional<Rendered> status_;
 };
 
 }  // namespace andiron::core

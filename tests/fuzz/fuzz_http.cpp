@@ -62,7 +62,7 @@ std::vector<Request> read_all(std::string_view text, std::size_t piece) {
       requests.push_back(reader.take().request);
       CHECK(requests.back().body.size() <= kLimit);
     } else if (step == RequestReader::Step::failed) {
-      CHECK(reader.failure().status >= 400 && !reader.failure().body.empty());
+      CHECK(reader.failure().status >= 400 && !reader.failure().body.text().empty());
       return requests;
     } else if (step == RequestReader::Step::need_more) {
       CHECK(reader.buffered() <= kLimit);

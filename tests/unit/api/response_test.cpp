@@ -50,19 +50,19 @@ TEST(ResponseTest, AnErrorIsJson) {
   EXPECT_EQ(response.status, 404U);
   EXPECT_EQ(response.content_type, "application/json");
   EXPECT_EQ(
-      json::parse(response.body),
+      json::parse(response.body.text()),
       json({{"error", {{"code", "model_not_found"}, {"message", "model 'x': no such model"}}}}));
 }
 
 TEST(ResponseTest, ASystemErrorGetsTheNearestCode) {
   const Response response = error_response(make_system_error(EACCES, "open /x"));
   EXPECT_EQ(response.status, 403U);
-  EXPECT_EQ(json::parse(response.body)["error"]["code"], "permission_denied");
+  EXPECT_EQ(json::parse(response.body.text())["error"]["code"], "permission_denied");
 }
 
 TEST(ResponseTest, FileNamesThatAreNoUtf8StayValidJson) {
   const Response response = error_response(make_error(Errc::source_not_found, "/m/\xff\xfe.gguf"));
-  const json parsed = json::parse(response.body, nullptr, false);
+  const json parsed = json::parse(response.body.text(), nullptr, false);
   ASSERT_FALSE(parsed.is_discarded());
   EXPECT_EQ(parsed["error"]["message"], "/m/\xef\xbf\xbd\xef\xbf\xbd.gguf: source not found");
 }
