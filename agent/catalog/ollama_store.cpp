@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "agent/base/json_walk.hpp"
 #include "agent/base/units.hpp"
-#include "agent/catalog/json.hpp"
 
 namespace andiron::catalog {
 namespace {

@@ -9,7 +9,7 @@
 #include <system_error>
 #include <utility>
 
-#include "agent/catalog/json.hpp"
+#include "agent/base/json_walk.hpp"
 #include "agent/catalog/resolver.hpp"
 #include "agent/catalog/scope.hpp"
 #include "agent/os/text_file.hpp"

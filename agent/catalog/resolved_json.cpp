@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "agent/base/check.hpp"
-#include "agent/catalog/json.hpp"
+#include "agent/base/json_walk.hpp"
 
 namespace andiron::catalog {
 namespace {

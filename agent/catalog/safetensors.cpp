@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/base/json_walk.hpp"
 #include "agent/base/range.hpp"
 #include "agent/catalog/gguf.hpp"
-#include "agent/catalog/json.hpp"
 
 namespace andiron::catalog {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <set>
 
+#include "agent/base/json_walk.hpp"
 #include "agent/catalog/assembly.hpp"
-#include "agent/catalog/json.hpp"
 
 namespace andiron::catalog {
 namespace {

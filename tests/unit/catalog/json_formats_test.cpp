@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "agent/base/json_walk.hpp"
 #include "agent/catalog/assembly.hpp"
 #include "agent/catalog/hf_cache.hpp"
-#include "agent/catalog/json.hpp"
 #include "agent/catalog/ollama_store.hpp"
 #include "agent/catalog/resolved_json.hpp"
 #include "agent/catalog/weight_index.hpp"

@@ -9,7 +9,7 @@
 
 #include "agent/base/result.hpp"
 
-namespace andiron::catalog {
+namespace andiron {
 
 /// One step through a JSON text.
 struct JsonEvent {
@@ -31,4 +31,4 @@ Result<void> walk_json(std::string_view text, std::size_t max_depth,
 /// A JSON string, quotes included. Bytes that are not UTF-8 become U+FFFD.
 std::string quote_json(std::string_view text);
 
-}  // namespace andiron::catalog
+}  // namespace andiron

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "agent/catalog/json.hpp"
+#include "agent/base/json_walk.hpp"
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
-namespace andiron::catalog {
+namespace andiron {
 namespace {
 
 using Json = nlohmann::json;
@@ -82,4 +82,4 @@ std::string quote_json(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace andiron::catalog
+}  // namespace andiron
