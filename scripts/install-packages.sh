@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # install-packages.sh GROUP...: installs the Debian or Ubuntu packages of each group that are
-# missing, with sudo where it is not root. Groups: build, test, fuzz, format, quickstart,
-# bench.
+# missing, with sudo where it is not root. Groups: build, test, docker (for tests with a dockerd of
+# their own), fuzz, format, quickstart, bench.
 set -euo pipefail
 
 declare -A groups=(
@@ -11,6 +11,7 @@ declare -A groups=(
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
           python3-venv"
+  [docker]="docker.io busybox-static"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
   [quickstart]="python3"

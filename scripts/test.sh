@@ -93,6 +93,8 @@ fuzz() {
 
 say "packages and the release build"
 need scripts/install-packages.sh build test fuzz
+# Where systemd runs, the package would start a dockerd for everybody: that is the owner's to decide.
+[[ -d /run/systemd/system ]] || scripts/install-packages.sh docker || true
 scripts/install-packages.sh format || true # clang-format 14 is not in every release
 need env ANDIRON_TESTS=ON scripts/build.sh release
 

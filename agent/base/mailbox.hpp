@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <utility>
@@ -35,9 +36,18 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     values_.push_back(std::move(value));
-    const std::uint64_t one = 1;
-    // Only fails when the counter is full, and then the reader is awake already.
-    [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+    wake();
+  }
+
+  /// The same, unless `most` values wait already: then false, and nothing is kept. For senders
+  /// whose pace is a stranger's.
+  [[nodiscard]] bool try_push(T value, std::size_t most) {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return true;
+    if (values_.size() >= most) return false;
+    values_.push_back(std::move(value));
+    wake();
+    return true;
   }
 
   /// All values so far, oldest first; empty when there are none. Never blocks.
@@ -59,6 +69,12 @@ class Mailbox {
 
  private:
   explicit Mailbox(UniqueFd wake) : wake_(std::move(wake)) {}
+
+  void wake() noexcept {
+    const std::uint64_t one = 1;
+    // Only fails when the counter is full, and then the reader is awake already.
+    [[maybe_unused]] const ssize_t written = ::write(wake_.get(), &one, sizeof one);
+  }
 
   UniqueFd wake_;
   std::mutex mutex_;

@@ -95,13 +95,34 @@ constexpr std::array<Field<StreamSettings>, 3> kStream{{
      }},
 }};
 
-constexpr std::array<Field<WatchSettings>, 2> kWatch{{
+void read_docker(const RawEntry& entry, WatchSettings& watch, Diagnostics& errors) {
+  const auto text = read_text(entry, errors);
+  if (!text || *text == "auto") return;
+  if (*text == "off") {
+    watch.docker.reset();
+    return;
+  }
+  // What sockaddr_un holds.
+  constexpr std::size_t kMaxSocketName = 107;
+  if (!text->starts_with("/") || text->size() > kMaxSocketName) {
+    return add_error(
+        entry,
+        fmt::format("must be \"auto\", \"off\" or the absolute path of a socket, of "
+                    "at most {} bytes, not {}{}",
+                    kMaxSocketName, in_quotes(*text), did_you_mean(*text, {"auto", "off"})),
+        errors);
+  }
+  watch.docker = *text;
+}
+
+constexpr std::array<Field<WatchSettings>, 3> kWatch{{
     {"ebpf",
      [](const RawEntry& e, WatchSettings& s, Diagnostics& d) {
        read_choice<Switch>(e, {{"auto", Switch::automatic}, {"off", Switch::off}}, s.ebpf, d);
      }},
     {"prefetch_on_open", [](const RawEntry& e, WatchSettings& s,
                             Diagnostics& d) { read_bool(e, s.prefetch_on_open, d); }},
+    {"docker", read_docker},
 }};
 
 void read_listen(const RawEntry& entry, HttpSettings& http, Diagnostics& errors) {

@@ -51,6 +51,8 @@ struct StreamSettings {
 struct WatchSettings {
   Switch ebpf = Switch::automatic;
   bool prefetch_on_open = true;
+  /// dockerd's socket; nullopt is "off". "auto" is where dockerd makes it.
+  std::optional<std::string> docker{"/var/run/docker.sock"};
 };
 
 struct KeepAlive {

@@ -18,6 +18,7 @@
 
 #include "agent/api/server.hpp"
 #include "agent/base/log.hpp"
+#include "agent/core/containers.hpp"
 #include "agent/core/doctor.hpp"
 #include "agent/core/http_api.hpp"
 #include "agent/core/observer.hpp"
@@ -116,6 +117,7 @@ class Agent::Impl {
   Reconciler reconciler_;
   std::unique_ptr<Warmer> warmer_;
   std::unique_ptr<Observer> observer_;
+  std::unique_ptr<Containers> containers_;
   std::unique_ptr<HttpApi> http_;
   std::unique_ptr<api::Server> server_;
   PressureGate gate_;
@@ -188,6 +190,7 @@ Result<void> Agent::Impl::make_parts() {
   warmer_ = TRY(Warmer::create(world_, std::move(hooks)));
   warmer_raw_ = warmer_.get();
   observer_ = TRY(Observer::create(world_, *warmer_));
+  containers_ = TRY(Containers::create(world_, *warmer_));
   http_ = std::make_unique<HttpApi>(HttpApi::Parts{
       world_, *warmer_, *observer_, reconciler_,
       [this](std::function<void(std::vector<std::string>)> then) { reload(std::move(then)); },
@@ -217,6 +220,10 @@ Result<void> Agent::Impl::watch_fds() {
   TRY(on_readable(warmer_->fd(), Descriptor::wait_read, [this] { warmer_->collect(); }));
   TRY(on_readable(observer_->watch_fd(), Descriptor::wait_read,
                   [this] { observer_->on_file_changes(); }));
+  TRY(on_readable(containers_->fd(), Descriptor::wait_read, [this] {
+    containers_->collect();
+    if (warmer_->jobs().running() > 0) fast_tick();
+  }));
   mounts_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   if (mounts_) {  // POLLPRI when the mount table changes
     TRY(on_readable(mounts_.get(), Descriptor::wait_error,
@@ -294,6 +301,7 @@ void Agent::Impl::take_settings(config::Settings settings) {
   engine_.set_options({world_.settings.stream.max_bandwidth, world_.settings.stream.io_class, 64});
   for (const config::ModelSettings& model : world_.settings.models)
     take_model(model);
+  containers_->take_settings();
   if (!world_.settings.http.listen.empty()) {
     log::warning("http.listen is set, but this version serves its control socket only");
   }
@@ -437,6 +445,9 @@ void Agent::Impl::find_capabilities() {
                     agent_capabilities(server_->group_missing(), runtime_.control_socket())) {
                  found.push_back(std::move(more));
                }
+               for (os::Capability& source : containers_->capabilities()) {
+                 found.push_back(std::move(source));
+               }
                world_.capabilities = std::move(found);
              });
 }
@@ -447,6 +458,7 @@ void Agent::Impl::tick() {
   if (stopping_) return;
   slow_->tick();
   observer_->tick();
+  containers_->tick();
   warmer_->forget_ad_hoc();
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
   stay_reachable();

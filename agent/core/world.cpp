@@ -28,6 +28,15 @@ void World::note(probe::EventType type, const ModelRecord& record, std::uint64_t
   events.append(std::move(event));
 }
 
+void World::set_capability(os::Capability capability) {
+  for (os::Capability& known : capabilities) {
+    if (known.name != capability.name) continue;
+    known = std::move(capability);
+    return;
+  }
+  capabilities.push_back(std::move(capability));
+}
+
 void World::dispose(std::vector<tier::HeldFile> files) {
   if (files.empty()) return;
   slow.run([files = std::move(files)]() mutable { files.clear(); });

@@ -20,6 +20,10 @@ std::string_view to_string(EventType type) noexcept {
       return "job.failed";
     case EventType::memory_pressure:
       return "memory.pressure";
+    case EventType::container_started:
+      return "container.started";
+    case EventType::container_stopped:
+      return "container.stopped";
     case EventType::agent_degraded:
       return "agent.degraded";
   }

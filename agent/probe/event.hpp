@@ -20,6 +20,8 @@ enum class EventType {
   model_missing,
   job_failed,
   memory_pressure,
+  container_started,
+  container_stopped,
   agent_degraded,
 };
 

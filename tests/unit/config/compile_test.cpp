@@ -45,6 +45,7 @@ TEST(Compile, AnEmptyTextIsTheDefaults) {
   EXPECT_EQ(settings.stream.io_class, IoClass::best_effort);
   EXPECT_EQ(settings.watch.ebpf, Switch::automatic);
   EXPECT_TRUE(settings.watch.prefetch_on_open);
+  EXPECT_EQ(settings.watch.docker, "/var/run/docker.sock");
   EXPECT_THAT(settings.models, IsEmpty());
   EXPECT_THAT(settings.http.listen, IsEmpty());
 }
@@ -65,6 +66,7 @@ io_class = "idle"
 [watch]
 ebpf = "off"
 prefetch_on_open = false
+docker = "/run/user/1000/docker.sock"
 [http]
 listen = "0.0.0.0:9479"
 token_file = "/etc/token"
@@ -79,6 +81,7 @@ token_file = "/etc/token"
   EXPECT_EQ(settings.stream.io_class, IoClass::idle);
   EXPECT_EQ(settings.watch.ebpf, Switch::off);
   EXPECT_FALSE(settings.watch.prefetch_on_open);
+  EXPECT_EQ(settings.watch.docker, "/run/user/1000/docker.sock");
   EXPECT_EQ(settings.http.listen, "0.0.0.0:9479");
   EXPECT_EQ(settings.http.token_file, "/etc/token");
 }
@@ -217,6 +220,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{
             "[agent]\nlease_access = \"reader\"\n",
             {R"(f:2:16: "lease_access" must be "group" or "readers", not "reader"; did you mean "readers"?)"}},
+        BadCase{
+            "[watch]\ndocker = \"of\"\n",
+            {R"(f:2:10: "docker" must be "auto", "off" or the absolute path of a socket, of at most 107 bytes, not "of"; did you mean "off"?)"}},
         BadCase{"[agent]\nallow_roots = [\"models\", \"/a/../b\"]\n",
                 {R"(f:2:16: "allow_roots" must have absolute paths without "..", not "models")",
                  R"(f:2:26: "allow_roots" must have absolute paths without "..", not "/a/../b")"}},

@@ -16,6 +16,8 @@ TEST(Event, TypesHaveTheNamesOfTheApi) {
   EXPECT_EQ(to_string(EventType::model_missing), "model.missing");
   EXPECT_EQ(to_string(EventType::job_failed), "job.failed");
   EXPECT_EQ(to_string(EventType::memory_pressure), "memory.pressure");
+  EXPECT_EQ(to_string(EventType::container_started), "container.started");
+  EXPECT_EQ(to_string(EventType::container_stopped), "container.stopped");
   EXPECT_EQ(to_string(EventType::agent_degraded), "agent.degraded");
 }
 

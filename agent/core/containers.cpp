@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+#include "agent/core/containers.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <variant>
+
+#include "agent/base/log.hpp"
+
+namespace andiron::core {
+namespace {
+
+/// As much of an id as docker ps shows.
+constexpr std::size_t kShortId = 12;
+
+/// "docker 0123456789ab", for people.
+std::string describe(const probe::ContainerEvent& event) {
+  return fmt::format("{} {}", event.runtime, event.id.substr(0, kShortId));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Containers>> Containers::create(World& world, Warmer& warmer) {
+  auto reports = TRY(probe::ContainerMailbox::create());
+  return std::unique_ptr<Containers>(new Containers(
+      world, warmer, std::make_shared<probe::ContainerMailbox>(std::move(reports))));
+}
+
+void Containers::take_settings() {
+  std::map<std::string, std::set<std::string>> before = std::exchange(models_of_, {});
+  std::set<std::string> names;
+  for (const config::ModelSettings& model : world_.settings.models) {
+    for (const std::string& container : model.preload.containers) {
+      models_of_[container].insert(model.name);
+      names.insert(container);
+    }
+  }
+  table_.follow(names);
+  for (const auto& [container, models] : models_of_) {
+    if (!table_.running(container)) continue;
+    for (const std::string& model : models) {
+      if (!before[container].contains(model)) warm(model);
+    }
+  }
+  watch_docker(names);
+}
+
+void Containers::watch_docker(const std::set<std::string>& names) {
+  const std::optional<std::string>& socket = world_.settings.watch.docker;
+  if (docker_ == nullptr || socket != docker_socket_) {
+    docker_.reset();
+    docker_socket_ = socket;
+    if (!socket) {
+      return set_capability({"docker", os::Capability::State::off, "[watch] docker is \"off\"", ""});
+    }
+    auto started = probe::DockerWatch::start({*socket}, reports_);
+    if (!started) {
+      log::warning("{}, going on without Docker", started.error().message());
+      return set_capability(
+          {"docker", os::Capability::State::off, started.error().message(), ""});
+    }
+    docker_ = std::move(*started);
+  }
+  docker_->follow(names);
+}
+
+void Containers::collect() {
+  for (probe::ContainerReport& report : reports_->drain()) {
+    if (auto* event = std::get_if<probe::ContainerEvent>(&report)) {
+      take_event(std::move(*event));
+    } else {
+      set_capability(std::move(std::get<os::Capability>(report)));
+    }
+  }
+}
+
+void Containers::take_event(probe::ContainerEvent event) {
+  const auto outcome = table_.take(std::move(event), world_.clock.now());
+  for (const probe::ContainerEvent& news : outcome.news)
+    note(news);
+  for (const std::string& container : outcome.warm)
+    warm_models_of(container);
+}
+
+void Containers::note(const probe::ContainerEvent& event) {
+  const bool started = event.kind == probe::ContainerEvent::Kind::started;
+  probe::Event entry;
+  entry.time = world_.clock.wall();
+  entry.type =
+      started ? probe::EventType::container_started : probe::EventType::container_stopped;
+  entry.by = probe::Culprit{event.pid.value_or(0), "", "", event.name};
+  entry.detail = describe(event);
+  world_.events.append(std::move(entry));
+  log::info("container {} {} ({})", event.name, started ? "started" : "stopped", describe(event));
+}
+
+void Containers::warm_models_of(const std::string& container) {
+  const auto models = models_of_.find(container);
+  if (models == models_of_.end()) return;
+  for (const std::string& model : models->second)
+    warm(model);
+}
+
+void Containers::warm(const std::string& model) {
+  ModelRecord* record = world_.models.find(model);
+  if (record == nullptr) return;
+  if (warmer_.winding_up(*record)) {
+    again_.insert(model);
+    return;
+  }
+  // As if somebody waits for it, since the container does: no back-off, no pause while others (the
+  // runtime, that is, which reads the same file) keep the disk busy. Wanted before, so that what
+  // fails now is tried again.
+  record->wanted = true;
+  if (world_.memory.unified.unified && !record->requested_hold && !record->settings.hold) {
+    return world_.reconcile_soon();  // the planner refuses it, and says why
+  }
+  if (auto job = warmer_.warm(*record, std::nullopt, true); !job) {
+    log::info("{}: not warmed for its container: {}", model, job.error().message());
+  }
+}
+
+void Containers::tick() {
+  for (const std::string& container : table_.due(world_.clock.now()))
+    warm_models_of(container);
+  for (const std::string& model : std::exchange(again_, {}))
+    warm(model);
+}
+
+void Containers::set_capability(os::Capability capability) {
+  const std::string name = capability.name;
+  world_.set_capability(capability);
+  capabilities_[name] = std::move(capability);
+}
+
+std::vector<os::Capability> Containers::capabilities() const {
+  std::vector<os::Capability> list;
+  for (const auto& [name, capability] : capabilities_)
+    list.push_back(capability);
+  return list;
+}
+
+}  // namespace andiron::core

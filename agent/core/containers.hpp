@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "agent/core/warmer.hpp"
+#include "agent/core/world.hpp"
+#include "agent/probe/container_report.hpp"
+#include "agent/probe/container_table.hpp"
+#include "agent/probe/docker_watch.hpp"
+
+namespace andiron::core {
+
+/// Warms the models of a container as it starts, whoever tells of that, and keeps the events
+/// "container.started" and "container.stopped". Only containers that some model's `preload` names
+/// are followed. Thread: the control loop's. Never blocks.
+class Containers {
+ public:
+  static Result<std::unique_ptr<Containers>> create(World& world, Warmer& warmer);
+
+  /// World::settings and its models are new: follows what they name. A model that names a container
+  /// that runs already is warmed.
+  void take_settings();
+
+  /// Reports of sources: readable, then collect().
+  int fd() const noexcept { return reports_->fd(); }
+  void collect();
+  /// Once a second.
+  void tick();
+
+  /// How well each source sees, for `doctor`.
+  std::vector<os::Capability> capabilities() const;
+
+ private:
+  Containers(World& world, Warmer& warmer, std::shared_ptr<probe::ContainerMailbox> reports)
+      : world_(world), warmer_(warmer), reports_(std::move(reports)) {}
+
+  void watch_docker(const std::set<std::string>& names);
+  void take_event(probe::ContainerEvent event);
+  void note(const probe::ContainerEvent& event);
+  void warm_models_of(const std::string& container);
+  void warm(const std::string& model);
+  void set_capability(os::Capability capability);
+
+  World& world_;
+  Warmer& warmer_;
+  std::shared_ptr<probe::ContainerMailbox> reports_;
+  probe::ContainerTable table_;
+  std::map<std::string, std::set<std::string>> models_of_;  // container to models
+  std::set<std::string> again_;  // models whose job winds up: they are warmed after it
+  std::map<std::string, os::Capability> capabilities_;
+  std::optional<std::string> docker_socket_;
+  std::unique_ptr<probe::DockerWatch> docker_;
+};
+
+}  // namespace andiron::core
