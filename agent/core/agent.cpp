@@ -190,9 +190,9 @@ Result<void> Agent::Impl::make_parts() {
   warmer_ = TRY(Warmer::create(world_, std::move(hooks)));
   warmer_raw_ = warmer_.get();
   observer_ = TRY(Observer::create(world_, *warmer_));
-  containers_ = TRY(Containers::create(world_, *warmer_));
+  containers_ = TRY(Containers::create(world_, *warmer_, runtime_.path()));
   http_ = std::make_unique<HttpApi>(HttpApi::Parts{
-      world_, *warmer_, *observer_, reconciler_,
+      world_, *warmer_, *observer_, *containers_, reconciler_,
       [this](std::function<void(std::vector<std::string>)> then) { reload(std::move(then)); },
       [this](std::chrono::milliseconds delay, std::function<void()> then) {
         later(delay, std::move(then));
@@ -224,6 +224,12 @@ Result<void> Agent::Impl::watch_fds() {
     containers_->collect();
     if (warmer_->jobs().running() > 0) fast_tick();
   }));
+  if (containers_->hook_fd() >= 0) {
+    TRY(on_readable(containers_->hook_fd(), Descriptor::wait_read, [this] {
+      containers_->collect_hooks();
+      if (warmer_->jobs().running() > 0) fast_tick();
+    }));
+  }
   mounts_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   if (mounts_) {  // POLLPRI when the mount table changes
     TRY(on_readable(mounts_.get(), Descriptor::wait_error,

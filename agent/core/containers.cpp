@@ -21,10 +21,25 @@ std::string describe(const probe::ContainerEvent& event) {
 
 }  // namespace
 
-Result<std::unique_ptr<Containers>> Containers::create(World& world, Warmer& warmer) {
+Result<std::unique_ptr<Containers>> Containers::create(World& world, Warmer& warmer,
+                                                       const std::string& runtime_dir) {
   auto reports = TRY(probe::ContainerMailbox::create());
-  return std::unique_ptr<Containers>(new Containers(
-      world, warmer, std::make_shared<probe::ContainerMailbox>(std::move(reports))));
+  std::unique_ptr<Containers> made(
+      new Containers(world, warmer, std::make_shared<probe::ContainerMailbox>(std::move(reports))));
+  made->make_hook_socket(runtime_dir + "/hook.sock");
+  return made;
+}
+
+void Containers::make_hook_socket(const std::string& path) {
+  auto made = probe::HookSocket::create(path);
+  if (!made) {
+    log::warning("{}, going on without container hooks", made.error().message());
+    return set_capability({"container-hooks", os::Capability::State::off, made.error().message(),
+                           "remove what lies there, and restart the agent"});
+  }
+  hooks_.emplace(std::move(*made));
+  set_capability({"container-hooks", os::Capability::State::on,
+                  fmt::format("root's container runtimes may report to {}", path), ""});
 }
 
 void Containers::take_settings() {
@@ -52,13 +67,13 @@ void Containers::watch_docker(const std::set<std::string>& names) {
     docker_.reset();
     docker_socket_ = socket;
     if (!socket) {
-      return set_capability({"docker", os::Capability::State::off, "[watch] docker is \"off\"", ""});
+      return set_capability(
+          {"docker", os::Capability::State::off, "[watch] docker is \"off\"", ""});
     }
     auto started = probe::DockerWatch::start({*socket}, reports_);
     if (!started) {
       log::warning("{}, going on without Docker", started.error().message());
-      return set_capability(
-          {"docker", os::Capability::State::off, started.error().message(), ""});
+      return set_capability({"docker", os::Capability::State::off, started.error().message(), ""});
     }
     docker_ = std::move(*started);
   }
@@ -75,20 +90,58 @@ void Containers::collect() {
   }
 }
 
-void Containers::take_event(probe::ContainerEvent event) {
-  const auto outcome = table_.take(std::move(event), world_.clock.now());
+std::vector<std::string> Containers::take_event(probe::ContainerEvent event) {
+  auto outcome = table_.take(std::move(event), world_.clock.now());
   for (const probe::ContainerEvent& news : outcome.news)
     note(news);
   for (const std::string& container : outcome.warm)
     warm_models_of(container);
+  return std::move(outcome.warm);
+}
+
+void Containers::collect_hooks() {
+  for (const std::string& text : hooks_->drain())
+    take_hook(text);
+}
+
+void Containers::take_hook(const std::string& text) {
+  auto report = probe::parse_hook_report(text, world_.clock.wall());
+  if (!report) {
+    ++bad_hooks_;
+    log::debug("a hook's report: {} ({} of them so far)", report.error().message(), bad_hooks_);
+    return;
+  }
+  if (models_of_.empty()) return;
+  probe::ContainerEvent& event = report->event;
+  if (!event.name.empty() || report->bundle.empty()) {
+    take_event(std::move(event));
+    return;
+  }
+  // Starts and stops alike, so that they stay in order.
+  world_.slow.run(
+      [bundle = report->bundle, id = event.id] { return probe::name_from_bundle(bundle, id); },
+      [this, event](std::string name) mutable {
+        event.name = std::move(name);
+        take_event(std::move(event));
+      });
+}
+
+Result<Containers::Reported> Containers::report(std::string_view text) {
+  probe::HookReport report = TRY(probe::parse_hook_report(text, world_.clock.wall()));
+  Reported reported{std::move(report.event), {}};
+  if (reported.event.name.empty()) reported.event.name = reported.event.id;
+  for (const std::string& container : take_event(reported.event)) {
+    const auto& models = models_of_[container];
+    reported.models.insert(reported.models.end(), models.begin(), models.end());
+  }
+  return reported;
 }
 
 void Containers::note(const probe::ContainerEvent& event) {
   const bool started = event.kind == probe::ContainerEvent::Kind::started;
   probe::Event entry;
   entry.time = world_.clock.wall();
-  entry.type =
-      started ? probe::EventType::container_started : probe::EventType::container_stopped;
+  entry.type = started ? probe::EventType::container_started : probe::EventType::container_stopped;
   entry.by = probe::Culprit{event.pid.value_or(0), "", "", event.name};
   entry.detail = describe(event);
   world_.events.append(std::move(entry));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/core/warmer.hpp"
@@ -13,6 +15,8 @@
 #include "agent/probe/container_report.hpp"
 #include "agent/probe/container_table.hpp"
 #include "agent/probe/docker_watch.hpp"
+#include "agent/probe/hook_report.hpp"
+#include "agent/probe/hook_socket.hpp"
 
 namespace andiron::core {
 
@@ -21,7 +25,9 @@ namespace andiron::core {
 /// are followed. Thread: the control loop's. Never blocks.
 class Containers {
  public:
-  static Result<std::unique_ptr<Containers>> create(World& world, Warmer& warmer);
+  /// Makes hook.sock in the runtime folder; where that cannot be, `doctor` says so.
+  static Result<std::unique_ptr<Containers>> create(World& world, Warmer& warmer,
+                                                    const std::string& runtime_dir);
 
   /// World::settings and its models are new: follows what they name. A model that names a container
   /// that runs already is warmed.
@@ -30,6 +36,17 @@ class Containers {
   /// Reports of sources: readable, then collect().
   int fd() const noexcept { return reports_->fd(); }
   void collect();
+  /// Reports of hooks: readable, then collect_hooks(). -1 where there is no socket.
+  int hook_fd() const noexcept { return hooks_ ? hooks_->fd() : -1; }
+  void collect_hooks();
+
+  struct Reported {
+    probe::ContainerEvent event;
+    std::vector<std::string> models;  // that are warmed because of it
+  };
+  /// A report that came over the control socket. Its bundle is not looked into: who may ask for a
+  /// warm-up may not have root read files for him. Errors: bad_request.
+  Result<Reported> report(std::string_view text);
   /// Once a second.
   void tick();
 
@@ -41,7 +58,10 @@ class Containers {
       : world_(world), warmer_(warmer), reports_(std::move(reports)) {}
 
   void watch_docker(const std::set<std::string>& names);
-  void take_event(probe::ContainerEvent event);
+  void make_hook_socket(const std::string& path);
+  void take_hook(const std::string& text);
+  /// Gives the containers whose models are to be warmed, and has them warmed.
+  std::vector<std::string> take_event(probe::ContainerEvent event);
   void note(const probe::ContainerEvent& event);
   void warm_models_of(const std::string& container);
   void warm(const std::string& model);
@@ -56,6 +76,8 @@ class Containers {
   std::map<std::string, os::Capability> capabilities_;
   std::optional<std::string> docker_socket_;
   std::unique_ptr<probe::DockerWatch> docker_;
+  std::optional<probe::HookSocket> hooks_;
+  std::uint64_t bad_hooks_ = 0;  // reports that were none
 };
 
 }  // namespace andiron::core

@@ -163,6 +163,8 @@ void HttpApi::add_routes() {
               [this](api::Request request, const auto&) { events(std::move(request)); });
   router_.add("POST", "/v1/resolve",
               [this](api::Request request, const auto&) { resolve(std::move(request)); });
+  router_.add("POST", "/v1/hooks/container",
+              [this](api::Request request, const auto&) { container_hook(request); });
   router_.add("POST", "/v1/reload", [this, &world](api::Request request, const auto&) {
     parts_.reload([this, &world, connection = request.connection](std::vector<std::string> wrong) {
       if (wrong.empty()) {
@@ -403,6 +405,17 @@ void HttpApi::resolve(api::Request request) {
         response.body = std::move(*found);
         say().respond(connection, std::move(response));
       });
+}
+
+void HttpApi::container_hook(const api::Request& request) {
+  const auto reported = parts_.containers.report(request.body);
+  if (!reported) return refuse(request.connection, reported.error());
+  const probe::ContainerEvent& event = reported->event;
+  const bool started = event.kind == probe::ContainerEvent::Kind::started;
+  answer(request.connection, 200,
+         {{"container", event.name},
+          {"status", started ? "started" : "stopped"},
+          {"models", reported->models}});
 }
 
 void HttpApi::events(api::Request request) {

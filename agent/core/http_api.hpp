@@ -14,6 +14,7 @@
 #include "agent/api/json_body.hpp"
 #include "agent/api/router.hpp"
 #include "agent/api/server.hpp"
+#include "agent/core/containers.hpp"
 #include "agent/core/observer.hpp"
 #include "agent/core/reconciler.hpp"
 #include "agent/core/warmer.hpp"
@@ -29,6 +30,7 @@ class HttpApi {
     World& world;
     Warmer& warmer;
     Observer& observer;
+    Containers& containers;
     Reconciler& reconciler;
     /// Compiles the configuration again; calls back with what was wrong, or with nothing.
     std::function<void(std::function<void(std::vector<std::string>)>)> reload;
@@ -65,6 +67,7 @@ class HttpApi {
   void show_model(api::ConnectionId connection, const std::string& name);
   void resolve(api::Request request);
   void events(api::Request request);
+  void container_hook(const api::Request& request);
   /// The server, to tell a client something else than the status.
   api::Server& say();
   void answer(api::ConnectionId connection, unsigned status, const nlohmann::json& body);
