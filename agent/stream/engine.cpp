@@ -12,6 +12,7 @@
 #include <csignal>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -32,9 +33,11 @@ constexpr milliseconds kWaitSlice{20};
 constexpr milliseconds kCancelWait{5000};
 constexpr milliseconds kDestroyWait{5000};
 
-/// Of the calling thread; its io_uring reads and their workers take it over. Where it is refused
-/// the kernel's default stays, which is best-effort 4.
-void set_io_class(IoClass io_class) noexcept {
+/// Of the calling thread, whose children take it over; its io_uring reads and their workers take it
+/// over. Where it is refused the kernel's default stays, which is best-effort 4.
+void set_io_class_of_thread(IoClass io_class) noexcept {
+  static thread_local std::optional<IoClass> current;
+  if (std::exchange(current, io_class) == io_class) return;
   const int value = io_class == IoClass::idle ? IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0)
                                               : IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, IOPRIO_NORM);
   if (::syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, value) != 0) {
@@ -55,6 +58,10 @@ milliseconds Heartbeat::silent_for(SteadyTime now) const noexcept {
   if (last == kResting) return milliseconds(0);
   const SteadyTime::duration silence = now.time_since_epoch() - SteadyTime::duration(last);
   return std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(silence));
+}
+
+void LaneContext::take_class(const TransferControl& control) const noexcept {
+  set_io_class_of_thread(control.background() ? IoClass::idle : io_class);
 }
 
 Result<void> LaneContext::wait(const TransferControl& control,
@@ -191,7 +198,9 @@ std::optional<Job> Engine::Lane::next() {
 }
 
 void Engine::Lane::run_one(Job job, std::unique_ptr<ReadBackend>& reads) noexcept {
-  LaneContext context{job.device, *reads, *limiter_, clock_, &heartbeat_};
+  const IoClass io_class = io_class_.load();
+  set_io_class_of_thread(io_class);
+  LaneContext context{job.device, *reads, *limiter_, clock_, io_class, &heartbeat_};
   job.task->run(context);
   if (const Result<void> cancelled = reads->cancel_all(kCancelWait); !cancelled) {
     log::debug("lane {}: {}; their buffers are left to them", key_, cancelled.error().message());
@@ -204,14 +213,9 @@ void Engine::Lane::run_one(Job job, std::unique_ptr<ReadBackend>& reads) noexcep
 void Engine::Lane::run() noexcept {
   // At most 15 characters and a NUL, by the kernel.
   ::pthread_setname_np(::pthread_self(), ("lane-" + key_).substr(0, 15).c_str());
-  IoClass io_class = io_class_.load();
-  stream::set_io_class(io_class);
   std::unique_ptr<ReadBackend> reads = make_read_backend(kLaneDepth);
   while (std::optional<Job> job = next()) {
     heartbeat_.beat(clock_.now());
-    if (const IoClass wanted = io_class_.load(); wanted != std::exchange(io_class, wanted)) {
-      stream::set_io_class(wanted);
-    }
     run_one(std::move(*job), reads);
     heartbeat_.rest();
   }

@@ -39,12 +39,16 @@ struct LaneContext {
   ReadBackend& reads;              // the lane's own ring, or its pread fallback
   RateLimiter& limiter;            // of all lanes together
   const Clock& clock;
-  Heartbeat* heartbeat = nullptr;  // none where a task runs without an engine, as in tests
+  IoClass io_class = IoClass::best_effort;  // of reads that somebody waits for
+  Heartbeat* heartbeat = nullptr;           // none where a task runs without an engine, as in tests
 
   /// "I am here": to be called between windows, or the lane's silence grows.
   void beat() const noexcept {
     if (heartbeat != nullptr) heartbeat->beat(clock.now());
   }
+  /// Reads of the calling thread are in the class that the control asks for from now on: `idle`
+  /// while nobody waits for it.
+  void take_class(const TransferControl& control) const noexcept;
   /// Waits for the duration by the lane's clock, beating. Ends early with the control's error at
   /// cancel or deadline, up to 20 ms late: a cancel is an atomic flag and wakes nobody.
   Result<void> wait(const TransferControl& control, std::chrono::nanoseconds duration) const;

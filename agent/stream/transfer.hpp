@@ -28,6 +28,12 @@ class TransferControl {
   void set_paused(bool paused) noexcept { paused_.store(paused, std::memory_order_relaxed); }
   bool paused() const noexcept { return paused_.load(std::memory_order_relaxed); }
 
+  /// Nobody waits for it: its reads are to be in nobody's way. Until somebody does.
+  void set_background(bool background) noexcept {
+    background_.store(background, std::memory_order_relaxed);
+  }
+  bool background() const noexcept { return background_.load(std::memory_order_relaxed); }
+
   void add_total(std::uint64_t bytes) noexcept {
     total_.fetch_add(bytes, std::memory_order_relaxed);
   }
@@ -39,6 +45,7 @@ class TransferControl {
   const std::optional<SteadyTime> deadline_;
   std::atomic<bool> cancelled_{false};
   std::atomic<bool> paused_{false};
+  std::atomic<bool> background_{false};
   std::atomic<std::uint64_t> total_{0};
   std::atomic<std::uint64_t> done_{0};
 };

@@ -22,6 +22,7 @@ Result<void> FillRun::pace(std::uint64_t bytes) const {
   TRY(control.check(lane.clock.now()));
   while (control.paused())
     TRY(lane.wait(control, kPauseSlice));
+  lane.take_class(control);
   if (bytes == 0) return {};
   const auto wait = lane.limiter.take(bytes, lane.clock.now());
   if (wait.count() > 0) TRY(lane.wait(control, wait));

@@ -143,6 +143,25 @@ TEST_F(EngineTest, TheIoClassIsThatOfTheOptionsAtEachTask) {
   run("8:0", [&](LaneContext&) { EXPECT_EQ(io_priority(), kBestEffort); });
 }
 
+TEST_F(EngineTest, ReadsThatNobodyWaitsForAreIdleUntilSomebodyDoes) {
+  const auto io_class = [] {
+    const long priority = ::syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+    return IOPRIO_PRIO_CLASS(static_cast<int>(priority));
+  };
+  TransferControl control(std::nullopt);
+  control.set_background(true);
+  run("8:0", [&](LaneContext& lane) {
+    lane.take_class(control);
+    EXPECT_EQ(io_class(), IOPRIO_CLASS_IDLE);
+    control.set_background(false);
+    lane.take_class(control);
+    EXPECT_EQ(io_class(), IOPRIO_CLASS_BE);
+    control.set_background(true);
+    lane.take_class(control);
+  });
+  run("8:0", [&](LaneContext&) { EXPECT_EQ(io_class(), IOPRIO_CLASS_BE) << "another task"; });
+}
+
 TEST_F(EngineTest, TheBandwidthIsOneForAllLanes) {
   engine_.set_options({.max_bandwidth = Bytes{kMiB}});
   run("8:0",
