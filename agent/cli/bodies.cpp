@@ -280,6 +280,7 @@ Result<std::string> warm_request(const WarmRequest& request) {
   if (!request.tier.empty()) body["tier"] = request.tier;
   if (!request.hold.empty()) body["hold"] = request.hold;
   body["wait"] = request.wait;
+  if (request.recharge) body["recharge"] = true;
   return dump(body);
 }
 

@@ -189,6 +189,7 @@ struct WarmRequest {
   std::string tier;    // empty for its own
   std::string hold;
   bool wait = true;
+  bool recharge = false;
 };
 /// Errors of these: bad_request for text that is no UTF-8, which JSON cannot carry.
 Result<std::string> warm_request(const WarmRequest& request);

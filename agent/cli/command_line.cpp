@@ -107,6 +107,8 @@ void add_warm(CLI::App& app, Verb& verb) {
       warm->add_flag("--wait", options->wait_flag, "Wait until it is warm (default)");
   CLI::Option* no_wait = warm->add_flag("--no-wait", options->no_wait, "Start it and come back");
   no_wait->excludes(wait);
+  warm->add_flag("--recharge", options->recharge,
+                 "First give its pages back, so that Andiron pays for them and protects them");
   warm->add_flag("--strict", options->strict, "Fail where the whole hold was not reached")
       ->excludes(no_wait);
   warm->add_option("--timeout", options->timeout_text,

@@ -18,7 +18,8 @@ struct WarmOptions {
   std::string tier;  // a name that parse_tier() takes, or empty for the model's own
   std::string hold;
   bool wait = true;
-  bool strict = false;  // a hold that was not reached whole is a failure
+  bool recharge = false;  // give its pages back first
+  bool strict = false;    // a hold that was not reached whole is a failure
   std::optional<std::chrono::milliseconds> timeout;
 };
 

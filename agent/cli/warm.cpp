@@ -204,7 +204,7 @@ std::string absolute_source(const std::string& text) {
 }
 
 ExitStatus run_warm(Context& context, const WarmOptions& options) {
-  WarmRequest request{{}, options.tier, options.hold, options.wait};
+  WarmRequest request{{}, options.tier, options.hold, options.wait, options.recharge};
   const auto attempt = [&](bool by_name, bool may_try_source) -> std::optional<ExitStatus> {
     if (!by_name) request.source = absolute_source(options.what);
     const Result<std::string> body = warm_request(request);

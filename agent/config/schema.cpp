@@ -48,11 +48,17 @@ constexpr std::array<Field<AgentSettings>, 3> kAgent{{
      [](const RawEntry& e, AgentSettings& s, Diagnostics& d) { read_bool(e, s.dry_run, d); }},
 }};
 
-constexpr std::array<Field<BudgetSettings>, 2> kBudget{{
+constexpr std::array<Field<BudgetSettings>, 3> kBudget{{
     {"ram", [](const RawEntry& e, BudgetSettings& s,
                Diagnostics& d) { s.ram = read_amount(e, d).value_or(s.ram); }},
     {"ram_headroom", [](const RawEntry& e, BudgetSettings& s,
                         Diagnostics& d) { read_auto_or_amount(e, s.ram_headroom, d); }},
+    {"protection",
+     [](const RawEntry& e, BudgetSettings& s, Diagnostics& d) {
+       read_choice<Protection>(
+           e, {{"low", Protection::low}, {"min", Protection::min}, {"off", Protection::off}},
+           s.protection, d);
+     }},
 }};
 
 void read_staging(const RawEntry& entry, StreamSettings& stream, Diagnostics& errors) {

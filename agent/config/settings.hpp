@@ -22,6 +22,8 @@ struct Amount {
 
 enum class LeaseAccess { group, readers };
 enum class Switch { automatic, off };
+/// Which promise of the kernel keeps what is held as `protected`: os::MemoryProtection.
+enum class Protection { off, low, min };
 
 struct AgentSettings {
   /// Absolute, no trailing slash. Where people put models by hand, and where Ollama's service does.
@@ -33,6 +35,7 @@ struct AgentSettings {
 struct BudgetSettings {
   Amount ram{50.0, {}};
   std::optional<Amount> ram_headroom;  // nullopt is "auto": the larger of 2 GiB and 10 %
+  Protection protection = Protection::low;
 };
 
 struct GpuSettings {

@@ -23,6 +23,7 @@
 #include "agent/core/http_api.hpp"
 #include "agent/core/observer.hpp"
 #include "agent/core/pressure_gate.hpp"
+#include "agent/core/protection_keeper.hpp"
 #include "agent/core/reconciler.hpp"
 #include "agent/core/runtime_dir.hpp"
 #include "agent/core/slow_lane.hpp"
@@ -121,6 +122,7 @@ class Agent::Impl {
   std::unique_ptr<HttpApi> http_;
   std::unique_ptr<api::Server> server_;
   PressureGate gate_;
+  ProtectionKeeper protection_{world_};
 
   asio::signal_set signals_{loop_};
   asio::steady_timer tick_timer_{loop_};
@@ -454,7 +456,8 @@ void Agent::Impl::find_capabilities() {
                for (os::Capability& source : containers_->capabilities()) {
                  found.push_back(std::move(source));
                }
-               world_.capabilities = std::move(found);
+               for (os::Capability& one : found)
+                 world_.set_capability(std::move(one));
              });
 }
 
@@ -465,6 +468,7 @@ void Agent::Impl::tick() {
   slow_->tick();
   observer_->tick();
   containers_->tick();
+  protection_.tick();
   warmer_->forget_ad_hoc();
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
   stay_reachable();

@@ -39,10 +39,7 @@ Result<std::optional<Hold>> hold_of(const api::JsonBody& body) {
   const auto hold = parse_hold(*name);
   if (!hold) {
     return make_error(Errc::bad_request,
-                      fmt::format("hold \"{}\": use cached, mapped or locked", *name));
-  }
-  if (*hold == Hold::protected_) {
-    return make_error(Errc::unavailable, "hold \"protected\" is not in this version");
+                      fmt::format("hold \"{}\": use cached, mapped, protected or locked", *name));
   }
   return hold;
 }
@@ -228,7 +225,7 @@ void HttpApi::warm_model(api::Request request, const std::string& name) {
   if (record == nullptr) return;
   const auto body = api::JsonBody::parse(request.body);
   if (!body) return refuse(request.connection, body.error());
-  if (auto known = body->only({"tier", "hold", "wait"}); !known) {
+  if (auto known = body->only({"tier", "hold", "wait", "recharge"}); !known) {
     return refuse(request.connection, known.error());
   }
   start_warm(request, *record, *body);
@@ -238,7 +235,7 @@ void HttpApi::warm_source(api::Request request) {
   const auto refused = [&](const Error& error) { refuse(request.connection, error); };
   const auto body = api::JsonBody::parse(request.body);
   if (!body) return refused(body.error());
-  if (auto known = body->only({"source", "also", "tier", "hold", "wait"}); !known) {
+  if (auto known = body->only({"source", "also", "tier", "hold", "wait", "recharge"}); !known) {
     return refused(known.error());
   }
   const auto source = body->required_string("source");
@@ -271,6 +268,9 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   if (!wait) return refuse(connection, wait.error());
 
   if (parts_.warmer.winding_up(record)) return ask_again(request, record);
+  const auto recharge = body.boolean("recharge");
+  if (!recharge) return refuse(connection, recharge.error());
+  if (recharge->value_or(false)) return recharge_and_warm(request, record, body);
 
   const bool joined = record.job != 0;
   auto job = parts_.warmer.warm(record, *hold, true);
@@ -284,6 +284,29 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   } else {
     answer(connection, 202, render::job(**job, &record));
   }
+}
+
+/// A page is charged to whoever touches it first after it has gone, so it goes first.
+void HttpApi::recharge_and_warm(const api::Request& request, ModelRecord& record,
+                                const api::JsonBody& body) {
+  if (parts_.world.settings.agent.dry_run) {
+    return refuse(request.connection,
+                  make_error(Errc::unavailable, "dry_run is set: nothing is given back"));
+  }
+  json plain = body.object();
+  plain.erase("recharge");
+  api::Request again = request;
+  again.body = api::dump(plain);
+  const auto once = std::make_shared<bool>(false);
+  parts_.later(kSlowAnswer, [this, once, name = record.name, connection = request.connection] {
+    if (std::exchange(*once, true)) return;
+    refuse(connection, make_error(Errc::timeout, name + ": its disk does not answer"));
+  });
+  const bool wanted = record.wanted;
+  parts_.warmer.drop(record, true, [this, once, wanted, name = record.name, again] {
+    if (ModelRecord* same = parts_.world.models.find(name)) same->wanted = wanted;
+    if (!std::exchange(*once, true)) on_request(again);
+  });
 }
 
 /// A job that was cancelled, or whose file changed, is none to join: the request waits for its end

@@ -61,6 +61,8 @@ class HttpApi {
   void warm_model(api::Request request, const std::string& name);
   void warm_source(api::Request request);
   void start_warm(const api::Request& request, ModelRecord& record, const api::JsonBody& body);
+  void recharge_and_warm(const api::Request& request, ModelRecord& record,
+                         const api::JsonBody& body);
   void ask_again(const api::Request& request, const ModelRecord& record);
   void drop_model(api::Request request, const std::string& name);
   void show_status(api::ConnectionId connection);

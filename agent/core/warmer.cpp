@@ -75,6 +75,7 @@ Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool re
   }
   if (Job* running = jobs_.find(record.job)) {
     running->requested = running->requested || requested;
+    running->control->set_background(!running->requested);
     if (hold) record.requested_hold = hold;
     return running;
   }
@@ -85,6 +86,7 @@ Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool re
   job.started = world_.clock.wall();
   job.started_steady = world_.clock.now();
   job.control = std::make_shared<stream::TransferControl>(std::nullopt);
+  job.control->set_background(!requested);
   record.job = job.id;
   record.wanted = true;
   record.cancelled = false;
@@ -295,6 +297,8 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     request.job = job.id;
     request.hold = job.hold;
     request.priority = record.settings.priority;
+    request.protection = world_.protection;
+    request.unprotected = world_.unprotected;
     request.min_available = world_.memory.headroom + world_.store.mapped_bytes_beside(record.name);
     auto task = tier::make_fill_task(std::move(request), job.control, outcomes_);
     if (auto taken = world_.engine.submit(model.devices[device], std::move(task)); !taken) {

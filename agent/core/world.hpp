@@ -15,6 +15,7 @@
 #include "agent/core/model_table.hpp"
 #include "agent/core/slow_lane.hpp"
 #include "agent/os/capability.hpp"
+#include "agent/os/cgroup.hpp"
 #include "agent/os/memory.hpp"
 #include "agent/os/mounts.hpp"
 #include "agent/stream/engine.hpp"
@@ -52,6 +53,9 @@ struct World {
   ModelTable models;
   EventLog events;
   std::vector<os::Capability> capabilities;
+  /// What keeps pages that are held as `protected`; where nothing does, why.
+  std::shared_ptr<const os::MemoryProtection> protection;
+  std::string unprotected;
   /// Counts the times that some model's files turned out to be other ones.
   std::uint64_t resolutions = 0;
   /// For people: weights that several models have, shared or twice.

@@ -2,12 +2,11 @@
 #include "agent/os/memory.hpp"
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 #include <vector>
 
 #include "agent/base/units.hpp"
-#include "agent/os/mounts.hpp"
+#include "agent/os/cgroup.hpp"
 #include "agent/os/text_file.hpp"
 
 namespace andiron::os {
@@ -66,58 +65,6 @@ std::optional<Limit> limit_v1(const std::string& folder) {
   return Limit{limit, minus(limit, minus(used, file))};
 }
 
-/// A memory hierarchy that this process is in.
-struct Hierarchy {
-  std::string base;  // where it is mounted
-  std::string path;  // of our cgroup, below the base: "" or "/a/b"
-  bool v2;
-};
-
-bool exists(const std::string& path) { return read_text(path).has_value(); }
-
-/// The path below the mount. /proc/self/cgroup counts from the root of the cgroup namespace, and a
-/// container without one of its own sees a bind of its folder: mountinfo's root is then a prefix.
-/// That table may be long, and is read only where the path is not simply there.
-std::string below_mount(const std::string& path, const std::string& base,
-                        const std::string& proc_root) {
-  if (path == "/") return "";
-  // Outside of our namespace's root ("/../x"): what is mounted is all that we see.
-  if (path.find("/..") != std::string::npos) return "";
-  std::error_code error;
-  if (std::filesystem::exists(base + path, error)) return path;
-  for (const Mount& mount : read_mounts(proc_root).value_or(std::vector<Mount>{})) {
-    if (mount.mount_point != base || mount.root == "/") continue;
-    if (path.starts_with(mount.root + "/")) return path.substr(mount.root.size());
-  }
-  return "";
-}
-
-std::vector<Hierarchy> find_hierarchies(const std::string& proc_root,
-                                        const std::string& cgroup_root) {
-  std::vector<Hierarchy> found;
-  const std::string table = read_word(proc_root + "/self/cgroup").value_or("");
-  for (const std::string_view line : split(table, '\n')) {
-    // "4:memory:/docker/ab12" and, for v2, "0::/system.slice/andiron.service"
-    const std::size_t first = line.find(':');
-    const std::size_t second = line.find(':', first + 1);
-    if (first == std::string_view::npos || second == std::string_view::npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const std::string path(line.substr(second + 1));
-    std::string base;
-    bool v2 = false;
-    if (line.starts_with("0::")) {
-      v2 = true;
-      base = exists(cgroup_root + "/cgroup.controllers") ? cgroup_root : cgroup_root + "/unified";
-    } else {
-      const std::vector<std::string_view> names = split(controllers, ',');
-      if (std::find(names.begin(), names.end(), "memory") == names.end()) continue;
-      base = cgroup_root + "/memory";
-    }
-    found.push_back({base, below_mount(path, base, proc_root), v2});
-  }
-  return found;
-}
-
 void apply(const Limit& limit, const std::string& path, MemoryView& view) {
   view.available = std::min(view.available, limit.available);
   if (limit.limit < view.limit) {
@@ -127,7 +74,7 @@ void apply(const Limit& limit, const std::string& path, MemoryView& view) {
 }
 
 /// Our cgroup and all above it, to the root of what we see.
-void apply_hierarchy(const Hierarchy& hierarchy, MemoryView& view) {
+void apply_hierarchy(const MemoryHierarchy& hierarchy, MemoryView& view) {
   std::string path = hierarchy.path;
   for (;;) {
     const std::string folder = hierarchy.base + path;
@@ -169,7 +116,7 @@ Result<MemoryView> read_memory(const std::string& proc_root, const std::string& 
     };
     view.zfs_arc_reclaimable = minus(arc_value("size"), arc_value("c_min"));
   }
-  for (const Hierarchy& hierarchy : find_hierarchies(proc_root, cgroup_root)) {
+  for (const MemoryHierarchy& hierarchy : memory_hierarchies(proc_root, cgroup_root)) {
     apply_hierarchy(hierarchy, view);
   }
   return view;

@@ -40,7 +40,7 @@ FileFill::FileFill(FillRun& run, const FillFile& file)
     : run_(run), file_(file), account_(run, file.identity.size) {
   held_.path = file.path;
   held_.identity = file.identity;
-  held_.hold = run.request.hold == Hold::protected_ ? Hold::mapped : run.request.hold;
+  held_.hold = run.request.hold;
   holds_ = held_.hold != Hold::cached;
 }
 
@@ -221,8 +221,30 @@ Result<void> FileFill::verify() {
     held_.hold = Hold::cached;
   } else if (account_.locked_until() > 0) {
     held_.locked_bytes = os::locked_bytes(held_.mapping).value_or(0);
+  } else if (held_.hold == Hold::protected_) {
+    see_charges();
   }
   return check_identity();
+}
+
+/// Who first touched a page pays for it, and only what we pay for is protected.
+void FileFill::see_charges() {
+  const auto charges = run_.request.protection->charged_elsewhere(held_.mapping);
+  std::uint64_t bytes = 0;
+  std::string to_whom;
+  if (charges) {
+    for (const os::Charge& charge : *charges)
+      bytes += charge.bytes;
+    if (bytes > 0) to_whom = charges->front().cgroup;
+    if (to_whom.empty()) to_whom = "a cgroup that is gone";
+  } else {
+    bytes = std::min(resident_before_, held_.resident_bytes);
+    to_whom = "whoever read them first";
+  }
+  if (bytes == 0 || run_.outcome.lock_limit) return;
+  run_.outcome.lock_limit =
+      file_.path + ": " + format_bytes(std::min(bytes, held_.identity.size)) + " are charged to " +
+      to_whom + ", where nothing protects them; `andironctl warm --recharge` moves them";
 }
 
 Result<void> FileFill::check_identity() const {

@@ -38,6 +38,7 @@ class FileFill {
   Result<void> populate_steps(PageCrew& crew, std::vector<FillStep> steps, std::uint64_t ahead);
   Result<void> mend(const FillStep& step);
   Result<void> fill_holes(PageCrew& crew, const FillShape& shape);
+  void see_charges();
   void measure();
   Result<void> verify();
   Result<void> check_identity() const;

@@ -12,6 +12,7 @@
 #include "agent/base/mapped_region.hpp"
 #include "agent/base/unique_fd.hpp"
 #include "agent/base/vocabulary.hpp"
+#include "agent/os/cgroup.hpp"
 #include "agent/os/file.hpp"
 #include "agent/stream/engine.hpp"
 
@@ -46,6 +47,9 @@ struct FillRequest {
   Hold hold = Hold::mapped;
   Priority priority = Priority::normal;
   FillMethod method = FillMethod::automatic;
+  /// For hold `protected_`: what keeps the pages, or why nothing does; then the hold is `mapped`.
+  std::shared_ptr<const os::MemoryProtection> protection;
+  std::string unprotected;
   /// What os::MemoryView::available must not fall under while this fill runs; 0 is no such bound.
   /// The kernel counts mapped page cache as available, for it can be had back, but Andiron means to
   /// keep it: so what this fill has mapped and not locked is taken off `available` here, and what
@@ -81,7 +85,8 @@ struct FillOutcome {
 /// A file that changed, or that was cut short under way, is `stale`, and nothing of it is held. So
 /// is nothing of the file that an error or an order to stop met half way, but with no_headroom:
 /// what was in by then is kept, as a HeldFile whose resident_bytes are fewer than its size.
-/// `protected_` is treated as `mapped`, and a note says so.
+/// With `protected_`, pages that were there before may be charged to other cgroups, where nothing
+/// protects them: lock_limit says how many, and to whom.
 ///
 /// Progress: the sizes of all files are added to the control's total here, at once; done counts
 /// what was resident when each file was begun and what was brought in since, so a fill that ends

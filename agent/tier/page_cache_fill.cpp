@@ -31,8 +31,10 @@ class FillTask final : public stream::LaneTask {
   void run(stream::LaneContext& lane) noexcept override {
     // The task owns it: what the kernel does not give back stays with the task (LaneTask::run).
     reads_ = std::make_unique<BufferedReads>(lane.reads);
-    if (request_.hold == Hold::protected_) {
-      outcome_.notes.emplace_back("hold protected is not there yet, falling back to mapped");
+    if (request_.hold == Hold::protected_ && !request_.protection) {
+      outcome_.lock_limit =
+          "hold protected is not to be had here, falling back to mapped: " + request_.unprotected;
+      request_.hold = Hold::mapped;
     }
     FillRun run{request_, lane, *control_, *reads_, outcome_};
     for (const FillFile& file : request_.files) {

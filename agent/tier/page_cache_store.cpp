@@ -107,12 +107,6 @@ const HeldFile* PageCacheStore::find(const FileKey& key) const {
   return it == entries_.end() ? nullptr : &it->second.file;
 }
 
-bool PageCacheStore::shared(const FileKey& key, const std::string& model) const {
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return false;
-  return it->second.models.size() > (it->second.models.contains(model) ? 1u : 0u);
-}
-
 std::optional<Hold> PageCacheStore::hold_of(const std::string& model,
                                             const std::vector<FileKey>& keys) const {
   std::optional<Hold> least;
@@ -128,6 +122,14 @@ std::uint64_t PageCacheStore::locked_bytes() const {
   std::uint64_t sum = 0;
   for (const auto& [key, entry] : entries_)
     sum += entry.file.locked_bytes;
+  return sum;
+}
+
+std::uint64_t PageCacheStore::protected_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (entry.file.hold == Hold::protected_) sum += entry.file.identity.size;
+  }
   return sum;
 }
 

@@ -50,13 +50,13 @@ class PageCacheStore {
 
   /// Null where the file is not held.
   const HeldFile* find(const FileKey& key) const;
-  /// Whether another model than this one holds the file.
-  bool shared(const FileKey& key, const std::string& model) const;
   /// How all of those files are held: the least firm of them; nullopt when one is not held by
   /// `model`.
   std::optional<Hold> hold_of(const std::string& model, const std::vector<FileKey>& keys) const;
 
   std::uint64_t locked_bytes() const;
+  /// Bytes of the files that are held as `protected`.
+  std::uint64_t protected_bytes() const;
   /// Resident bytes that are mapped and not locked, but for the files of `model`: the kernel calls
   /// them available, and Andiron means to keep them.
   std::uint64_t mapped_bytes_beside(const std::string& model) const;

@@ -211,5 +211,38 @@ def little_may_be_locked(build, folder):
         agent.stop()
 
 
+def protected_where_nothing_protects(build, folder):
+    make(folder, "m", 16 * MIB)
+    text = config(folder, headroom="1GiB", sizes=(("m", "normal", False),))
+    text = text.replace("[budget]", '[budget]\nprotection = "off"')
+    with Agent(build, folder, text) as agent:
+        def capability():
+            found = agent.get("/v1/doctor")["capabilities"]
+            return [one for one in found if one["name"] == "protected-hold"]
+        until("the capability to be known", capability)
+        assert [one["state"] for one in capability()] == ["off"], capability()
+        done = agent.ctl("warm", "m", "--hold", "protected")
+        assert "lock_limit" in done.stderr and "falling back to mapped" in done.stderr, done
+        assert hold(agent, "m") == "mapped"
+        done = agent.ctl("warm", "m", "--hold", "protected", "--strict", check=False)
+        assert done.returncode == 1 and "lock_limit" in done.stderr, done
+        agent.stop()
+
+
+def recharged_is_read_anew(build, folder):
+    make(folder, "m", 16 * MIB)
+    with Agent(build, folder, config(folder, headroom="1GiB",
+                                     sizes=(("m", "normal", False),))) as agent:
+        agent.ctl("warm", "m")
+        agent.ctl("warm", "m")
+        assert agent.model("m")["last_load"]["bytes"] == 0, agent.model("m")
+        agent.ctl("warm", "m", "--recharge")
+        loaded = agent.model("m")["last_load"]["bytes"]
+        assert loaded == os.path.getsize(folder / "m.gguf"), loaded
+        assert held(agent, "m")
+        agent.stop()
+
+
 need_root()
-main([the_limit_is_the_cgroups, a_limit_that_shrinks, a_hog_beside_it, little_may_be_locked])
+main([the_limit_is_the_cgroups, a_limit_that_shrinks, a_hog_beside_it, little_may_be_locked,
+      protected_where_nothing_protects, recharged_is_read_anew])

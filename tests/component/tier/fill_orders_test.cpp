@@ -47,6 +47,18 @@ TEST_F(FillTest, CancelledMidWayKeepsTheFilesThatWereDone) {
   EXPECT_EQ(control_->done(), outcome.bytes_read);
 }
 
+TEST_F(FillTest, ProtectedIsMappedWhereNothingProtects) {
+  const Path path = cold_file("model", kMiB);
+  FillRequest request = request_for({path}, Hold::protected_);
+  request.unprotected = "there is no cgroup v2 here";
+  const FillOutcome outcome = fill(std::move(request));
+  ASSERT_FALSE(outcome.error);
+  ASSERT_EQ(1U, outcome.held.size());
+  EXPECT_EQ(Hold::mapped, outcome.held[0].hold);
+  ASSERT_TRUE(outcome.lock_limit);
+  EXPECT_NE(outcome.lock_limit->find("there is no cgroup v2 here"), std::string::npos);
+}
+
 TEST_F(FillTest, WaitsWhilePausedAndThenGoesOn) {
   const Path path = cold_file("model", 30 * kMiB);
   make_resident(path, 0, 4096);

@@ -181,14 +181,6 @@ TEST_F(FillTest, TmpfsIsResidentAlready) {
   std::filesystem::remove(path);
 }
 
-TEST_F(FillTest, ProtectedIsMappedForNow) {
-  const Path path = cold_file("model", kMiB);
-  const FillOutcome outcome = fill(request_for({path}, Hold::protected_));
-  ASSERT_EQ(1U, outcome.held.size());
-  EXPECT_EQ(Hold::mapped, outcome.held[0].hold);
-  EXPECT_NE(std::string::npos, first_note(outcome).find("protected"));
-}
-
 TEST_F(FillTest, GivesPagesBackButNotThoseInUse) {
   const Path path = cold_file("model", 3 * kMiB);
   const tier::FillFile file = file_of(path);

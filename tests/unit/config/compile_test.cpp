@@ -42,6 +42,7 @@ TEST(Compile, AnEmptyTextIsTheDefaults) {
   EXPECT_FALSE(settings.budget.ram_headroom.has_value());
   EXPECT_EQ(settings.stream.staging.count, 256 * kMiB);
   EXPECT_EQ(settings.stream.max_bandwidth.count, 0u);
+  EXPECT_EQ(settings.budget.protection, Protection::low);
   EXPECT_EQ(settings.stream.io_class, IoClass::best_effort);
   EXPECT_EQ(settings.watch.ebpf, Switch::automatic);
   EXPECT_TRUE(settings.watch.prefetch_on_open);
@@ -59,6 +60,7 @@ dry_run = true
 [budget]
 ram = "24GiB"
 ram_headroom = " 12.5 % "
+protection = "min"
 [stream]
 staging = 1048576
 max_bandwidth = "200MB/s"
@@ -78,6 +80,7 @@ token_file = "/etc/token"
   EXPECT_EQ(settings.budget.ram_headroom->of(80), 10u);
   EXPECT_EQ(settings.stream.staging.count, kMiB);
   EXPECT_EQ(settings.stream.max_bandwidth.count, 200'000'000u);
+  EXPECT_EQ(settings.budget.protection, Protection::min);
   EXPECT_EQ(settings.stream.io_class, IoClass::idle);
   EXPECT_EQ(settings.watch.ebpf, Switch::off);
   EXPECT_FALSE(settings.watch.prefetch_on_open);

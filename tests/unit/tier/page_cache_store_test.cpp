@@ -135,10 +135,11 @@ TEST_F(Store, AModelsOwnMappingsAreNotInItsOwnWay) {
   EXPECT_EQ(store.mapped_bytes_beside("c"), 200u);
 }
 
-TEST_F(Store, SharedSaysWhetherAnotherModelHoldsIt) {
-  EXPECT_FALSE(hold(store, "a", 7, Hold::mapped));
-  EXPECT_FALSE(store.shared({1, 7}, "a"));
-  EXPECT_TRUE(store.shared({1, 7}, "b"));
+TEST_F(Store, CountsWhatIsHeldAsProtected) {
+  EXPECT_FALSE(hold(store, "a", 7, Hold::protected_));
+  const std::uint64_t one = store.find({1, 7})->identity.size;
+  EXPECT_FALSE(hold(store, "b", 8, Hold::locked));
+  EXPECT_EQ(store.protected_bytes(), one);
 }
 
 }  // namespace
