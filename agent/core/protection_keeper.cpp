@@ -41,8 +41,8 @@ void ProtectionKeeper::tick() {
   }
   if (off) return say(State::off, world_.unprotected, "");
   if (*kept) return say(State::degraded, **kept, "raise it there, or move the agent out of there");
-  say(State::on, fmt::format("by {} of {}", wanted.min > 0 ? "memory.min" : "memory.low", found_->path()),
-      "");
+  say(State::on,
+      fmt::format("by {} of {}", wanted.min > 0 ? "memory.min" : "memory.low", found_->path()), "");
 }
 
 /// low promises little and is there for all that the budget allows; min can get somebody killed,

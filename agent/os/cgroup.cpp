@@ -77,7 +77,7 @@ std::optional<std::uint64_t> entry_at(const UniqueFd& table, std::uint64_t index
 }
 
 std::optional<std::uint64_t> inode_of(const std::string& folder) {
-  struct stat info{};
+  struct stat info {};
   if (::stat(folder.c_str(), &info) != 0) return std::nullopt;
   return info.st_ino;
 }
