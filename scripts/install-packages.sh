@@ -3,7 +3,7 @@
 #
 # install-packages.sh GROUP...: installs the Debian or Ubuntu packages of each group that are
 # missing, with sudo where it is not root. Groups: build, test, docker (for tests with a dockerd of
-# their own), fuzz, format, quickstart, bench.
+# their own), fuzz, format, quickstart, bench, vm.
 set -euo pipefail
 
 declare -A groups=(
@@ -15,6 +15,7 @@ declare -A groups=(
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
   [quickstart]="python3"
+  [vm]="mmdebstrap qemu-system-x86 qemu-utils e2fsprogs python3"
   [bench]="fio vmtouch util-linux python3 xfsprogs"
 )
 

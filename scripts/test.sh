@@ -1,21 +1,24 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# test.sh [--fuzz] [--only LABEL]: installs what is missing, builds, and runs every test that this
-# machine allows: checks of the sources, then unit, component, root and e2e tests on the release
-# build, unit and component tests under AddressSanitizer with UBSan and under ThreadSanitizer, and
-# each fuzz target for a few seconds (for a minute with --fuzz). A skip prints its reason.
-# --only LABEL runs just those tests of the release build.
+# test.sh [--fuzz] [--vm] [--only LABEL]: installs what is missing, builds, and runs every test
+# that this machine allows: checks of the sources, then unit, component, root and e2e tests on the
+# release build, unit and component tests under AddressSanitizer with UBSan and ThreadSanitizer, and
+# each fuzz target for a few seconds (for a minute with --fuzz); with --vm also those that boot a
+# Debian system under qemu. A skip prints its reason. --only LABEL runs just those tests of the
+# release build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 fuzz_seconds=5
+vm=no
 only=""
 while [[ $# -gt 0 ]]; do
   case $1 in
     --fuzz) fuzz_seconds=60 ;;
+    --vm) vm=yes ;;
     --only) only=${2:?--only needs a label}; shift ;;
-    -h | --help) sed -n '4,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '4,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "test.sh: what is '$1'? See --help" >&2; exit 2 ;;
   esac
   shift
@@ -62,7 +65,7 @@ count() { sed -nE "s/.*[[:space:]]$2=\"([0-9]+)\".*/\1/p" "$1" | head -1; }
 tests() {
   local preset=$1 labels=$2 report=$logs/$1.xml all bad missed
   ctest --test-dir "build/$preset" -L "^($labels)\$" --output-on-failure --output-junit "$report" \
-    >"$logs/$preset.log" 2>&1
+    --test-output-size-passed 200000 >"$logs/$preset.log" 2>&1
   grep -vE '^ *(Start|Internal ctest|[0-9]+/[0-9]+ Test.*Passed)' "$logs/$preset.log" | head -600
   all=$(count "$report" tests)
   bad=$(count "$report" failures)
@@ -91,10 +94,13 @@ fuzz() {
   echo "$name: $(grep -oE 'Done [0-9]+ runs in [0-9]+ second' "$logs/fuzz.log")"
 }
 
+[[ $only != vm ]] || vm=yes
+
 say "packages and the release build"
 need scripts/install-packages.sh build test fuzz
 # Where systemd runs, the package would start a dockerd for everybody: that is the owner's to decide.
 [[ -d /run/systemd/system ]] || scripts/install-packages.sh docker || true
+[[ $vm == no ]] || scripts/install-packages.sh vm || true # without them the tests say so, and skip
 scripts/install-packages.sh format || true # clang-format 14 is not in every release
 need env ANDIRON_TESTS=ON scripts/build.sh release
 
@@ -111,6 +117,11 @@ step "headers stand alone" cmake --build build/release --target all_verify_inter
 
 say "tests on the release build"
 tests release "unit|component|root|e2e"
+
+if [[ $vm == yes ]]; then
+  say "a Debian system under qemu"
+  tests release vm
+fi
 
 for preset in asan tsan; do
   say "unit and component tests under $preset"
