@@ -59,6 +59,20 @@ void Containers::take_settings() {
     }
   }
   watch_docker(names);
+  watch_cgroups(names);
+}
+
+void Containers::watch_cgroups(const std::set<std::string>& names) {
+  if (cgroups_ == nullptr) {
+    auto started = probe::CgroupWatch::start({}, reports_);
+    if (!started) {
+      log::warning("{}, going on without cgroups", started.error().message());
+      return set_capability(
+          {"cgroup-watch", os::Capability::State::off, started.error().message(), ""});
+    }
+    cgroups_ = std::move(*started);
+  }
+  cgroups_->follow(names);
 }
 
 void Containers::watch_docker(const std::set<std::string>& names) {

@@ -12,6 +12,7 @@
 
 #include "agent/core/warmer.hpp"
 #include "agent/core/world.hpp"
+#include "agent/probe/cgroup_watch.hpp"
 #include "agent/probe/container_report.hpp"
 #include "agent/probe/container_table.hpp"
 #include "agent/probe/docker_watch.hpp"
@@ -58,6 +59,7 @@ class Containers {
       : world_(world), warmer_(warmer), reports_(std::move(reports)) {}
 
   void watch_docker(const std::set<std::string>& names);
+  void watch_cgroups(const std::set<std::string>& names);
   void make_hook_socket(const std::string& path);
   void take_hook(const std::string& text);
   /// Gives the containers whose models are to be warmed, and has them warmed.
@@ -76,6 +78,7 @@ class Containers {
   std::map<std::string, os::Capability> capabilities_;
   std::optional<std::string> docker_socket_;
   std::unique_ptr<probe::DockerWatch> docker_;
+  std::unique_ptr<probe::CgroupWatch> cgroups_;
   std::optional<probe::HookSocket> hooks_;
   std::uint64_t bad_hooks_ = 0;  // reports that were none
 };

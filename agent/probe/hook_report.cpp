@@ -28,8 +28,8 @@ constexpr std::size_t kMaxPath = 4096;
 /// A bundle's config.json is 10 to 100 KiB; Podman's list has 300 bytes or so for each container.
 constexpr std::size_t kMaxBundleFile = 2 * 1024 * 1024;
 
-/// Where orchestrators put what people call a container, best first: CRI-O, containerd's CRI plugin,
-/// nerdctl.
+/// Where orchestrators put what people call a container, best first: CRI-O, containerd's CRI
+/// plugin, nerdctl.
 constexpr std::array<std::string_view, 4> kNameKeys{
     "io.kubernetes.container.name", "io.kubernetes.cri-o.ContainerName",
     "io.kubernetes.cri.container-name", "nerdctl/name"};
@@ -171,7 +171,7 @@ Result<HookReport> parse_hook_report(std::string_view text, WallTime now) {
   });
   if (!walked) {
     return walked.error().errc() == Errc::bad_request ? walked.error()
-                                                       : bad("a container's state has to be JSON");
+                                                      : bad("a container's state has to be JSON");
   }
   if (!object) return bad("a container's state has to be a JSON object");
   if (event.id.empty() && name.empty()) return bad("'id' or 'name' is missing");

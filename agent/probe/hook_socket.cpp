@@ -63,9 +63,7 @@ Result<HookSocket> HookSocket::create(const std::string& path) {
 }
 
 HookSocket::HookSocket(HookSocket&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      path_(std::exchange(other.path_, {})),
-      dropped_(other.dropped_) {}
+    : fd_(std::move(other.fd_)), path_(std::exchange(other.path_, {})), dropped_(other.dropped_) {}
 
 HookSocket::~HookSocket() {
   if (!path_.empty()) ::unlink(path_.c_str());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// andiron-oci-hook [--socket PATH]: what an OCI runtime calls as a container has started or stopped.
-// It hands the state that it gets on stdin to the agent, in one datagram, and is gone.
+// andiron-oci-hook [--socket PATH]: what an OCI runtime calls as a container has started or
+// stopped. It hands the state that it gets on stdin to the agent, in one datagram, and is gone.
 //
 // A container must never wait for us, nor fail because of us: nothing here takes longer than
 // kPatience, and the exit status is 0 whatever happens. What is lost is found by other means.
@@ -53,8 +53,7 @@ void send(std::string_view path, std::string_view state) {
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   // Connected, so that poll knows whether there is room on the other side.
-  if (fd < 0 ||
-      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  if (fd < 0 || ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return;
   }
   const auto deadline = steady_clock::now() + kPatience;

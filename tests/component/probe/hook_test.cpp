@@ -99,11 +99,11 @@ TEST_F(HookTest, AStateOf64KiBArrivesAndALongerOneIsLeftOut) {
 }
 
 TEST_F(HookTest, NoContainerFailsBecauseOfIt) {
-  EXPECT_EQ(run_hook(path_, "{}"), 0);                          // no agent
-  EXPECT_EQ(run_hook(std::string(300, 'p'), "{}"), 0);          // no socket can be called that
+  EXPECT_EQ(run_hook(path_, "{}"), 0);                  // no agent
+  EXPECT_EQ(run_hook(std::string(300, 'p'), "{}"), 0);  // no socket can be called that
   EXPECT_EQ(run_hook(folder_.write("file", "x").string(), "{}"), 0);
   EXPECT_EQ(run_hook(path_, ""), 0);
-  EXPECT_EQ(run_hook(path_, "half", true), 0);                  // a runtime that does not end it
+  EXPECT_EQ(run_hook(path_, "half", true), 0);  // a runtime that does not end it
 }
 
 TEST_F(HookTest, NoContainerWaitsForAnAgentThatDoesNotRead) {

@@ -22,8 +22,7 @@ TEST(HookReport, TakesTheStateThatARuntimeGives) {
           R"({"io.container.manager":"libpod","io.kubernetes.container.name":"ollama"},"new":[1]})",
       kNow);
   ASSERT_TRUE(report) << report.error().message();
-  EXPECT_EQ(report->event,
-            (ContainerEvent{"podman", kId, "ollama", Kind::started, 4422, kNow}));
+  EXPECT_EQ(report->event, (ContainerEvent{"podman", kId, "ollama", Kind::started, 4422, kNow}));
   EXPECT_EQ(report->bundle, "/var/lib/b/userdata");
 }
 
@@ -36,9 +35,9 @@ TEST(HookReport, TakesWhatPeopleSend) {
 
 TEST(HookReport, TheNameThatIsGivenGoesBeforeAnnotations) {
   const auto name = [](const std::string& annotations, const std::string& more = "") {
-    return parse_hook_report(
-               R"({"id":"a","status":"created")" + more + R"(,"annotations":{)" + annotations + "}}",
-               kNow)
+    return parse_hook_report(R"({"id":"a","status":"created")" + more + R"(,"annotations":{)" +
+                                 annotations + "}}",
+                             kNow)
         ->event.name;
   };
   EXPECT_EQ(name(R"("nerdctl/name":"n","io.kubernetes.cri-o.ContainerName":"c")"), "c");
@@ -63,8 +62,8 @@ TEST(HookReport, HostileReportsAreRefused) {
     ASSERT_FALSE(report) << text.substr(0, 60);
     EXPECT_EQ(report.error().errc(), Errc::bad_request) << text.substr(0, 60);
   }
-  const std::string long_one = R"({"id":"a","status":"running","x":")" +
-                               std::string(kMaxHookReport, 'x') + "\"}";
+  const std::string long_one =
+      R"({"id":"a","status":"running","x":")" + std::string(kMaxHookReport, 'x') + "\"}";
   EXPECT_EQ(parse_hook_report(long_one, kNow).error().errc(), Errc::too_large);
 }
 

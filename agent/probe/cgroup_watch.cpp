@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+#include "agent/probe/cgroup_watch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "agent/os/text_file.hpp"
+#include "agent/probe/cgroup_names.hpp"
+#include "agent/probe/file_watch.hpp"
+
+namespace andiron::probe {
+namespace {
+
+using Kind = ContainerEvent::Kind;
+using State = os::Capability::State;
+namespace fs = std::filesystem;
+
+/// A cgroup.procs of a v1 group with tens of thousands of processes.
+constexpr std::size_t kMaxProcs = 1U << 20;
+
+/// The hierarchy to watch: v2's own, or of v1 the one that most runtimes put their containers into.
+struct Hierarchy {
+  std::string path;
+  bool v2 = false;
+};
+
+std::optional<Hierarchy> find_hierarchy(const std::string& root) {
+  std::error_code ignored;
+  if (fs::exists(root + "/cgroup.controllers", ignored)) return Hierarchy{root, true};
+  for (const char* name : {"systemd", "pids", "memory", "devices", "cpu"}) {
+    std::string path = root + "/" + name;
+    if (fs::exists(path + "/cgroup.procs", ignored)) return Hierarchy{std::move(path), false};
+  }
+  return std::nullopt;
+}
+
+/// When a process began, from its start since boot; nullopt where it has gone.
+std::optional<WallTime> began(std::uint64_t pid) {
+  const auto stat = os::read_text(fmt::format("/proc/{}/stat", pid), 4096);
+  if (!stat) return std::nullopt;
+  // Its command may have spaces and brackets in it; starttime is the 20th field after that.
+  const std::size_t end = stat->rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  const auto fields = os::fields(std::string_view(*stat).substr(end + 1));
+  const auto ticks = fields.size() > 19 ? os::parse_number(fields[19]) : std::nullopt;
+  const long rate = ::sysconf(_SC_CLK_TCK);
+  timespec now{};
+  if (!ticks || rate <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
+  const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
+                     static_cast<double>(*ticks) / static_cast<double>(rate);
+  return std::chrono::system_clock::now() -
+         std::chrono::duration_cast<WallTime::duration>(
+             std::chrono::duration<double>(std::max(age, 0.0)));
+}
+
+std::optional<std::uint64_t> first_process(const std::string& path) {
+  const auto procs = os::read_text(path + "/cgroup.procs", kMaxProcs);
+  if (!procs) return std::nullopt;
+  return os::parse_number(os::split(*procs, '\n').front());
+}
+
+/// When the group's first process began, which is about when the container did, also where we come
+/// to see it later. A container with a tree of its own has it one level below.
+WallTime began(const std::string& path) {
+  auto pid = first_process(path);
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !pid && !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) pid = first_process(entry->path().string());
+  }
+  const auto time = pid ? began(*pid) : std::nullopt;
+  return time.value_or(std::chrono::system_clock::now());
+}
+
+}  // namespace
+
+class CgroupWatch::Impl {
+ public:
+  Impl(Options options, std::shared_ptr<ContainerMailbox> reports, UniqueFd stop, UniqueFd wake)
+      : options_(std::move(options)),
+        reports_(std::move(reports)),
+        stop_(std::move(stop)),
+        wake_(std::move(wake)),
+        thread_([this]() noexcept { run(); }) {}
+  ~Impl() {
+    signal(stop_);
+    thread_.join();
+  }
+
+  void follow(std::set<std::string> names) {
+    const std::lock_guard lock(mutex_);
+    names_ = std::move(names);
+    signal(wake_);
+  }
+
+ private:
+  /// A group of interest.
+  struct Group {
+    CgroupOwner owner;
+    ino_t inode = 0;  // one that was removed and made again has another
+    bool populated = false;
+    WallTime seen{};     // populated, last
+    WatchId watch = -1;  // of its cgroup.events; -1 on v1
+  };
+
+  static void signal(const UniqueFd& fd) {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(fd.get(), &one, sizeof one);
+  }
+
+  void run() noexcept;
+  bool wait();
+  void begin();
+  void enter(const std::string& path, int depth);
+  void meet(const std::string& parent, const std::string& name, int depth);
+  void on_change(const FileChange& change);
+  void look(const std::string& path);
+  void leave(const std::string& path);
+  bool is_populated(const std::string& path) const;
+  void tell(const Group& group, Kind kind, WallTime time);
+  void tell_stop(const Group& group);
+  void tell_state();
+
+  const Options options_;
+  const std::shared_ptr<ContainerMailbox> reports_;
+  const UniqueFd stop_;
+  const UniqueFd wake_;
+  std::mutex mutex_;
+  std::set<std::string> names_;
+
+  // The thread's own.
+  struct Folder {
+    std::string path;
+    int depth = 0;
+  };
+  std::set<std::string> following_;
+  std::optional<Hierarchy> hierarchy_;
+  std::optional<FileWatch> watch_;
+  std::map<WatchId, Folder> folders_;
+  std::map<WatchId, std::string> events_;  // of groups' cgroup.events
+  std::map<std::string, Group> groups_;    // by path
+  std::string trouble_;
+  std::string told_;
+  bool lost_ = false;  // a report found no room
+  std::thread thread_;
+};
+
+void CgroupWatch::Impl::run() noexcept {
+  while (wait()) {
+    std::uint64_t count = 0;
+    if (::read(wake_.get(), &count, sizeof count) > 0 || std::exchange(lost_, false)) begin();
+    if (!watch_) continue;
+    for (const FileChange& change : watch_->drain())
+      on_change(change);
+    if (hierarchy_->v2) continue;
+    std::vector<std::string> paths;
+    for (const auto& [path, group] : groups_)
+      paths.push_back(path);
+    for (const std::string& path : paths)
+      look(path);
+  }
+}
+
+/// False: stop.
+bool CgroupWatch::Impl::wait() {
+  std::array<pollfd, 3> fds{{{stop_.get(), POLLIN, 0},
+                             {wake_.get(), POLLIN, 0},
+                             {watch_ ? watch_->fd() : -1, POLLIN, 0}}};
+  const bool polls = lost_ || (watch_ && !hierarchy_->v2 && !groups_.empty());
+  [[maybe_unused]] const int ready =
+      ::poll(fds.data(), fds.size(), polls ? static_cast<int>(kPoll.count()) : -1);
+  return fds[0].revents == 0;
+}
+
+/// Looks at everything anew: at first, when other names are followed, and when something was lost.
+/// What is populated is told again, which the table knows for the same start.
+void CgroupWatch::Impl::begin() {
+  {
+    const std::lock_guard lock(mutex_);
+    following_ = names_;
+  }
+  std::map<std::string, Group> before = std::exchange(groups_, {});
+  folders_.clear();
+  events_.clear();
+  watch_.reset();
+  trouble_.clear();
+  if (following_.empty()) return tell_state();
+  hierarchy_ = find_hierarchy(options_.root);
+  if (!hierarchy_) {
+    trouble_ = "there is no cgroup hierarchy in " + options_.root;
+    return tell_state();
+  }
+  auto made = FileWatch::create();
+  if (!made) {
+    trouble_ = made.error().message();
+    return tell_state();
+  }
+  watch_.emplace(std::move(*made));
+  enter(hierarchy_->path, 0);
+  for (const auto& [path, group] : before) {
+    const auto now = groups_.find(path);
+    const bool same = now != groups_.end() && now->second.inode == group.inode;
+    if (group.populated && !(same && now->second.populated)) tell_stop(group);
+  }
+  tell_state();
+}
+
+/// Watches a folder, and then meets what is in it: what comes in between is met twice.
+void CgroupWatch::Impl::enter(const std::string& path, int depth) {
+  if (depth > kMaxDepth) return;
+  if (folders_.size() >= kMaxFolders) {
+    trouble_ = fmt::format("there are more than {} cgroups", kMaxFolders);
+    return;
+  }
+  const auto id = watch_->add_folder(path);
+  if (!id) {
+    // One that is gone again is none of our troubles.
+    if (id.error().errc() == Errc::unavailable) trouble_ = id.error().message();
+    return;
+  }
+  folders_[*id] = {path, depth};
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_directory(ignored)) names.push_back(entry->path().filename().string());
+  }
+  for (const std::string& name : names)
+    meet(path, name, depth);
+}
+
+void CgroupWatch::Impl::meet(const std::string& parent, const std::string& name, int depth) {
+  const std::string path = parent + "/" + name;
+  struct stat info {};
+  const bool there = ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+  const auto known = groups_.find(path);
+  if (known != groups_.end()) {
+    if (there && known->second.inode == info.st_ino) return look(path);
+    leave(path);
+  }
+  if (!there) return;
+  const auto owner = owner_of_cgroup(fs::path(parent).filename().string(), name);
+  if (!owner) return enter(path, depth + 1);
+  const bool followed = !owner->id.empty() || following_.contains(owner->name) ||
+                        following_.contains(name);  // "ollama.service" as it is
+  if (!followed || groups_.size() >= kMaxFolders) return;
+  Group group{*owner, info.st_ino, false, {}, -1};
+  if (!owner->name.empty() && !following_.contains(owner->name)) group.owner.name = name;
+  if (hierarchy_->v2) {
+    const UniqueFd events(::open((path + "/cgroup.events").c_str(), O_RDONLY | O_CLOEXEC));
+    if (!events) return;  // it is gone again
+    const auto id = watch_->add_file(events.get());
+    if (id) {
+      group.watch = *id;
+      events_[*id] = path;
+    } else {
+      trouble_ = id.error().message();
+    }
+  }
+  groups_.emplace(path, std::move(group));
+  look(path);
+}
+
+void CgroupWatch::Impl::on_change(const FileChange& change) {
+  if (change.kind == FileChange::Kind::overflow) {
+    lost_ = true;
+    return;
+  }
+  if (const auto event = events_.find(change.watch); event != events_.end()) {
+    return look(std::string(event->second));
+  }
+  const auto folder = folders_.find(change.watch);
+  if (folder == folders_.end()) return;
+  if (change.kind == FileChange::Kind::folder) {
+    const Folder at = folder->second;
+    meet(at.path, change.name, at.depth);
+  } else if (change.kind == FileChange::Kind::gone) {
+    folders_.erase(folder);
+  }
+}
+
+/// Has it a process now?
+void CgroupWatch::Impl::look(const std::string& path) {
+  const auto found = groups_.find(path);
+  if (found == groups_.end()) return;
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || info.st_ino != found->second.inode) return leave(path);
+  const bool populated = is_populated(path);
+  if (populated) found->second.seen = std::chrono::system_clock::now();
+  if (populated == std::exchange(found->second.populated, populated)) return;
+  if (populated) {
+    tell(found->second, Kind::started, began(path));
+  } else {
+    tell_stop(found->second);
+  }
+}
+
+void CgroupWatch::Impl::leave(const std::string& path) {
+  const auto found = groups_.find(path);
+  if (found == groups_.end()) return;
+  const Group group = std::move(found->second);
+  groups_.erase(found);
+  events_.erase(group.watch);
+  watch_->remove(group.watch);
+  if (group.populated) tell_stop(group);
+}
+
+bool CgroupWatch::Impl::is_populated(const std::string& path) const {
+  if (!hierarchy_->v2) {
+    const auto procs = os::read_text(path + "/cgroup.procs", kMaxProcs);
+    // Too many to read are some.
+    return procs ? !os::trim(*procs).empty() : procs.error().errc() == Errc::too_large;
+  }
+  const auto events = os::read_text(path + "/cgroup.events", 4096);
+  if (!events) return false;
+  for (const std::string_view line : os::split(*events, '\n')) {
+    if (os::trim(line) == "populated 1") return true;
+  }
+  return false;
+}
+
+void CgroupWatch::Impl::tell(const Group& group, Kind kind, WallTime time) {
+  const CgroupOwner& owner = group.owner;
+  ContainerEvent event{owner.runtime, owner.id, owner.name, kind, std::nullopt, time};
+  lost_ = !reports_->try_push(std::move(event), kMaxReports) || lost_;
+}
+
+/// What is polled for ended some time after it was last seen: said so, it is not taken for the end of
+/// a start that another source has told of in between.
+void CgroupWatch::Impl::tell_stop(const Group& group) {
+  tell(group, Kind::stopped, hierarchy_->v2 ? std::chrono::system_clock::now() : group.seen);
+}
+
+void CgroupWatch::Impl::tell_state() {
+  os::Capability found{"cgroup-watch", State::on,
+                       "the kernel tells when a container or service gets its first process", ""};
+  if (following_.empty()) {
+    found.state = State::off;
+    found.reason = "no model has \"container:NAME\" in its preload";
+  } else if (!trouble_.empty()) {
+    found.state = watch_ ? State::degraded : State::off;
+    found.reason = trouble_;
+    found.remedy = "raise fs.inotify.max_user_watches and max_user_instances, or mount cgroup2";
+  } else if (!hierarchy_->v2) {
+    found.state = State::degraded;
+    found.reason = fmt::format("cgroup v1 ({}): containers are looked at every {} ms",
+                               hierarchy_->path, kPoll.count());
+    found.remedy = "boot with systemd.unified_cgroup_hierarchy=1";
+  }
+  if (found.reason == std::exchange(told_, found.reason)) return;
+  reports_->push(std::move(found));  // as rare as a new configuration
+}
+
+CgroupWatch::CgroupWatch(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+CgroupWatch::~CgroupWatch() = default;
+
+Result<std::unique_ptr<CgroupWatch>> CgroupWatch::start(Options options,
+                                                        std::shared_ptr<ContainerMailbox> reports) {
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop || !wake) return make_system_error(errno, "eventfd");
+  return std::unique_ptr<CgroupWatch>(new CgroupWatch(std::make_unique<Impl>(
+      std::move(options), std::move(reports), std::move(stop), std::move(wake))));
+}
+
+void CgroupWatch::follow(std::set<std::string> names) { impl_->follow(std::move(names)); }
+
+}  // namespace andiron::probe
