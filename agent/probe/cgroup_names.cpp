@@ -55,7 +55,8 @@ std::optional<CgroupOwner> named(std::string_view runtime, std::string_view name
 std::optional<CgroupOwner> owner_of_cgroup(std::string_view parent, std::string_view name) {
   const auto scope = without_end(name, ".scope");
   for (const Prefix& prefix : kScopes) {
-    // systemd's driver makes scopes, the plain driver folders: "docker/ID", "libpod_parent/libpod-ID".
+    // systemd's driver makes scopes, the plain driver folders: "docker/ID",
+    // "libpod_parent/libpod-ID".
     const std::string_view whole = scope.value_or(name);
     if (!whole.starts_with(prefix.text)) continue;
     const std::string_view id = whole.substr(prefix.text.size());

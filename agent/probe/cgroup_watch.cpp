@@ -64,9 +64,8 @@ std::optional<WallTime> began(std::uint64_t pid) {
   if (!ticks || rate <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
   const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
                      static_cast<double>(*ticks) / static_cast<double>(rate);
-  return std::chrono::system_clock::now() -
-         std::chrono::duration_cast<WallTime::duration>(
-             std::chrono::duration<double>(std::max(age, 0.0)));
+  return std::chrono::system_clock::now() - std::chrono::duration_cast<WallTime::duration>(
+                                                std::chrono::duration<double>(std::max(age, 0.0)));
 }
 
 std::optional<std::uint64_t> first_process(const std::string& path) {
@@ -343,8 +342,8 @@ void CgroupWatch::Impl::tell(const Group& group, Kind kind, WallTime time) {
   lost_ = !reports_->try_push(std::move(event), kMaxReports) || lost_;
 }
 
-/// What is polled for ended some time after it was last seen: said so, it is not taken for the end of
-/// a start that another source has told of in between.
+/// What is polled for ended some time after it was last seen: said so, it is not taken for the end
+/// of a start that another source has told of in between.
 void CgroupWatch::Impl::tell_stop(const Group& group) {
   tell(group, Kind::stopped, hierarchy_->v2 ? std::chrono::system_clock::now() : group.seen);
 }

@@ -188,7 +188,9 @@ TEST_F(DockerWatchTest, HostileBytesAreLeftOutAndTheStreamGoesOn) {
   dockerd.say("not json\n{\"Action\":\n[[[[[[\n\xff\xff\n" + std::string(600'000, 'x') + "\n");
   dockerd.set(kId, {"ollama", 43, "2026-11-29T10:00:05Z"});
   dockerd.say_event("start", kId, "ollama", "99999999999999999999");
-  EXPECT_EQ(next_event().pid, 43);
+  // What was left out may have been news: the list is asked for again, and may still say 41.
+  while (next_event().pid != 43) {
+  }
   EXPECT_EQ(dockerd.subscribers(), 1U);
 }
 
@@ -198,7 +200,7 @@ TEST_F(DockerWatchTest, ABadDaemonIsSaidOnceAndABetterOneIsTakenUp) {
     SCOPED_TRACE(static_cast<int>(manner));
     ScriptedDockerd dockerd(socket_, manner);
     start(1s);
-    EXPECT_EQ(next_capability().state, State::degraded);
+    until_capability(State::degraded);
     dockerd.behave(Manner::good);
     dockerd.hang_up();
     until_capability(State::on);
