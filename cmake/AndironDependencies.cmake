@@ -9,6 +9,7 @@ find_package(CLI11 REQUIRED)
 find_package(Boost 1.74 REQUIRED)
 find_package(tl-expected REQUIRED)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
+pkg_check_modules(libsystemd REQUIRED IMPORTED_TARGET libsystemd)
 find_path(ANDIRON_TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
 
 # Header-only on purpose: Debian's shared toml++ is built with exceptions and lacks the

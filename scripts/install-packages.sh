@@ -8,7 +8,8 @@ set -euo pipefail
 
 declare -A groups=(
   [build]="g++ cmake ninja-build pkg-config libfmt-dev libspdlog-dev libtomlplusplus-dev
-           nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev"
+           nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
+           libsystemd-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
           python3-venv"
   [docker]="docker.io busybox-static"

@@ -100,6 +100,21 @@ Result<ControlSocket> ControlSocket::create(const std::string& path, const std::
   return made;
 }
 
+Result<ControlSocket> ControlSocket::adopt(UniqueFd listening, const std::string& group) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+    return make_system_error(errno, "the control socket that was handed over");
+  ControlSocket made;
+  made.fd_ = std::move(listening);
+  // Only to say whom it lets in: the file's owner and mode are its maker's.
+  struct stat status {};
+  const std::optional<gid_t> gid = find_group(group);
+  made.group_missing_ = !gid || ::lstat(address.sun_path, &status) != 0 || status.st_gid != *gid ||
+                        (status.st_mode & 0060U) != 0060U;
+  return made;
+}
+
 ControlSocket::ControlSocket(ControlSocket&& other) noexcept
     : fd_(std::move(other.fd_)),
       path_(std::exchange(other.path_, {})),
@@ -112,6 +127,7 @@ ControlSocket::~ControlSocket() {
 }
 
 bool ControlSocket::in_place() const noexcept {
+  if (path_.empty()) return true;
   struct stat status {};
   return ::lstat(path_.c_str(), &status) == 0 && status.st_dev == device_ &&
          status.st_ino == inode_;

@@ -12,12 +12,15 @@
 namespace andiron::api {
 
 /// The name and the listening end of a Unix stream socket. Its name goes away with it, unless
-/// somebody put another file there.
+/// somebody put another file there, or somebody else made it.
 /// Thread: one. Blocks: for a few calls on a local folder, at create().
 class ControlSocket {
  public:
   /// See Server::listen. At no moment is there a socket that a stranger could connect to.
   static Result<ControlSocket> create(const std::string& path, const std::string& group);
+  /// See Server::adopt. The name stays its maker's: in_place() believes in it, and nobody here
+  /// takes it away.
+  static Result<ControlSocket> adopt(UniqueFd listening, const std::string& group);
 
   ControlSocket(ControlSocket&& other) noexcept;
   ControlSocket& operator=(ControlSocket&&) = delete;
@@ -33,7 +36,7 @@ class ControlSocket {
   ControlSocket() = default;
 
   UniqueFd fd_;
-  std::string path_;  // empty until bound, and in a moved-from one
+  std::string path_;  // of a name of ours; empty until bound, and in a moved-from one
   dev_t device_ = 0;
   ino_t inode_ = 0;
   bool group_missing_ = false;

@@ -43,6 +43,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   }
 
   Result<void> listen(const std::string& path, const std::string& group);
+  Result<void> adopt(UniqueFd listening, const std::string& group);
   bool group_missing() const noexcept { return group_missing_; }
   Result<bool> restore_name();
 
@@ -61,7 +62,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
     Kind kind = Kind::plain;
   };
 
+  Result<void> prepare();
   Result<void> open_name();
+  Result<void> serve(ControlSocket socket);
   void wait_for_clients();
   void accept_some();
   void pause_accepting(int error);
@@ -105,9 +108,19 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 // --- Accepting ---------------------------------------------------------------------------------
 
 Result<void> Server::Impl::listen(const std::string& path, const std::string& group) {
-  CHECK(!socket_);
   path_ = path;
   group_ = group;
+  TRY(prepare());
+  return open_name();
+}
+
+Result<void> Server::Impl::adopt(UniqueFd listening, const std::string& group) {
+  TRY(prepare());
+  return serve(TRY(ControlSocket::adopt(std::move(listening), group)));
+}
+
+Result<void> Server::Impl::prepare() {
+  CHECK(!socket_);
   // Asio makes its reactor with the first socket, and throws when that fails.
   try {
     acceptor_.emplace(loop_);
@@ -116,11 +129,12 @@ Result<void> Server::Impl::listen(const std::string& path, const std::string& gr
   } catch (const std::exception& problem) {
     return make_error(Errc::unavailable, std::string("event loop: ") + problem.what());
   }
-  return open_name();
+  return {};
 }
 
-Result<void> Server::Impl::open_name() {
-  ControlSocket socket = TRY(ControlSocket::create(path_, group_));
+Result<void> Server::Impl::open_name() { return serve(TRY(ControlSocket::create(path_, group_))); }
+
+Result<void> Server::Impl::serve(ControlSocket socket) {
   UniqueFd fd = socket.take_fd();
   group_missing_ = socket.group_missing();
   // Before the old socket is closed: until then no other can have its inode's number.
@@ -129,7 +143,7 @@ Result<void> Server::Impl::open_name() {
   if (acceptor_->is_open()) acceptor_->close(error);
   accept_pause_->cancel();
   acceptor_->assign(Protocol(), fd.get(), error);
-  if (error) return make_system_error(error.value(), "watch the control socket '" + path_ + "'");
+  if (error) return make_system_error(error.value(), "watch the control socket");
   fd.release();
   ++openings_;
   wait_for_clients();
@@ -326,6 +340,9 @@ Server::~Server() { impl_->silence(); }
 
 Result<void> Server::listen(const std::string& socket_path, const std::string& group) {
   return impl_->listen(socket_path, group);
+}
+Result<void> Server::adopt(UniqueFd listening, const std::string& group) {
+  return impl_->adopt(std::move(listening), group);
 }
 bool Server::group_missing() const noexcept { return impl_->group_missing(); }
 Result<bool> Server::restore_name() { return impl_->restore_name(); }

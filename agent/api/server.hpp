@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "agent/base/result.hpp"
+#include "agent/base/unique_fd.hpp"
 #include "agent/os/peer.hpp"
 
 namespace boost::asio {
@@ -100,6 +101,10 @@ class Server {
   /// not exist, or may not be given to the file, mode 0600 and group_missing().
   /// Errors: a path that is too long for a socket; something else than a socket in its place.
   Result<void> listen(const std::string& socket_path, const std::string& group);
+  /// Instead of listen(): serves a listening, non-blocking Unix stream socket that a service
+  /// manager made and keeps. Its file, with owner and mode, is the manager's: nobody here unlinks
+  /// it or makes it anew.
+  Result<void> adopt(UniqueFd listening, const std::string& group);
   bool group_missing() const noexcept;
   /// Once it listens, now and then: where the socket's name was removed or replaced, binds it anew,
   /// as listen() does. True when it had to. Connections stay as they are.

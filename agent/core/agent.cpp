@@ -26,6 +26,7 @@
 #include "agent/core/protection_keeper.hpp"
 #include "agent/core/reconciler.hpp"
 #include "agent/core/runtime_dir.hpp"
+#include "agent/core/service_reports.hpp"
 #include "agent/core/slow_lane.hpp"
 #include "agent/core/state_file.hpp"
 #include "agent/core/version.hpp"
@@ -79,6 +80,7 @@ class Agent::Impl {
  private:
   Result<void> make_parts();
   Result<void> listen();
+  Result<void> take_name();
   void load_models();
   void restore(std::vector<WantedModel> wanted);
   void take_settings(config::Settings settings);
@@ -121,6 +123,7 @@ class Agent::Impl {
   std::unique_ptr<Containers> containers_;
   std::unique_ptr<HttpApi> http_;
   std::unique_ptr<api::Server> server_;
+  std::unique_ptr<ServiceReports> service_;
   PressureGate gate_;
   ProtectionKeeper protection_{world_};
 
@@ -213,6 +216,19 @@ Result<void> Agent::Impl::listen() {
   callbacks.on_gone = [this](api::ConnectionId connection) { http_->on_gone(connection); };
   server_ = std::make_unique<api::Server>(loop_, api::Server::Limits{}, std::move(callbacks));
   http_->serve_on(*server_);
+  TRY(take_name());
+  service_ = std::make_unique<ServiceReports>(loop_, std::move(options_.service));
+  return {};
+}
+
+/// The socket that a service manager passes, or one of our own.
+Result<void> Agent::Impl::take_name() {
+  auto passed = TRY(options_.service.take_unix_listener("control"));
+  for (const std::string& name : options_.service.close_the_rest()) {
+    log::warning("the service manager passes a socket \"{}\", which is not known here: closed",
+                 name);
+  }
+  if (passed) return server_->adopt(std::move(*passed), kGroup);
   return server_->listen(runtime_.control_socket(), kGroup);
 }
 
@@ -372,6 +388,7 @@ void Agent::Impl::reload(ReloadDone then) {
 
 /// One at a time, for all who asked before it began: a storm of SIGHUP is two of them.
 void Agent::Impl::start_reload() {
+  service_->reload_began();
   slow_->run([path = options_.config_path] { return config::compile_file(path); },
              [this, waiters = std::exchange(reload_waiters_, {})](config::Compiled compiled) {
                std::vector<std::string> wrong;
@@ -385,7 +402,8 @@ void Agent::Impl::start_reload() {
                for (const ReloadDone& then : waiters)
                  then(wrong);
                reloading_ = !reload_waiters_.empty();
-               if (reloading_) start_reload();
+               if (reloading_) return start_reload();
+               service_->reload_ended();
              });
 }
 
@@ -472,6 +490,7 @@ void Agent::Impl::tick() {
   warmer_->forget_ad_hoc();
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
   stay_reachable();
+  service_->tick(world_);
   reconcile_soon();  // back-offs end, holds expire
   tick_timer_.expires_after(kTick);
   tick_timer_.async_wait([this](error_code error) {
@@ -519,6 +538,7 @@ void Agent::Impl::later(std::chrono::milliseconds delay, std::function<void()> t
 void Agent::Impl::begin_shutdown(const char* why) {
   if (std::exchange(stopping_, true)) return;
   log::info("stopping ({})", why);
+  service_->stopping();
   wanted_at_stop_ = wanted();
   for (const auto& [id, job] : warmer_->jobs().all()) {
     if (!job->ended()) job->control->cancel();
@@ -529,6 +549,7 @@ void Agent::Impl::begin_shutdown(const char* why) {
 
 bool Agent::Impl::run() {
   log::info("andirond {} serves {}", kVersion, runtime_.control_socket());
+  asio::post(loop_, [this] { service_->ready(); });
   loop_.run();
   const bool lanes = engine_.stop(kEngineStop);
   const bool slow = slow_->stop(kSlowStop);  // and with it a save under way

@@ -128,6 +128,12 @@ int main(int argc, char** argv) {
   raise_limits();
   options.runtime_dir = std::filesystem::absolute(arguments.runtime_dir).string();
   options.state_dir = std::filesystem::absolute(arguments.state_dir).string();
+  auto service = os::ServiceManager::from_environment();
+  if (!service) {
+    log::error("{} ({})", service.error().message(), error_name(service.error().errc()));
+    return 1;
+  }
+  options.service = std::move(*service);
   options.environment = read_environment();
   auto agent = core::Agent::create(std::move(options));
   if (!agent) {

@@ -145,9 +145,10 @@ class UnixConnection(http.client.HTTPConnection):
 
 
 class Agent:
-    """One andirond with its folders. `wrap` goes before its command line."""
+    """One andirond with its folders. `wrap` goes before its command line; `pass_fds` and
+    `environment` are what it gets beyond what every process gets."""
 
-    def __init__(self, build, folder, config="", wrap=()):
+    def __init__(self, build, folder, config="", wrap=(), pass_fds=(), environment=None):
         self.build = build
         self.bin = os.path.join(build, "bin")
         self.run_dir = folder / "run"
@@ -156,6 +157,8 @@ class Agent:
         self.log_path = folder / "agent.log"
         self.socket = os.path.join(self.run_dir, "control.sock")
         self.wrap = list(wrap)
+        self.pass_fds = list(pass_fds)
+        self.environment = environment or {}
         self.process = None
         self.configure(config)
 
@@ -180,12 +183,17 @@ class Agent:
             return file.read()
 
     def start(self):
+        self.launch()
+        until("the agent to answer", self.answers)
+
+    def launch(self):
+        """start(), but not waited for."""
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 self.wrap + [os.path.join(self.bin, "andirond"), "--config", self.config_path,
                              "--runtime-dir", self.run_dir, "--state-dir", self.state_dir],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until("the agent to answer", self.answers)
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=self.pass_fds,
+                env={**os.environ, **self.environment})
 
     def answers(self):
         if self.process.poll() is not None:

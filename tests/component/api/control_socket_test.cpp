@@ -112,6 +112,21 @@ TEST_F(ControlSocketTest, LeavesASuccessorAlone) {
   EXPECT_TRUE(std::filesystem::exists(path()));
 }
 
+TEST_F(ControlSocketTest, LeavesANameThatSomebodyElseMadeAlone) {
+  auto made = ControlSocket::create(path(), kNoGroup);
+  ASSERT_TRUE(made);
+  {
+    const auto adopted = ControlSocket::adopt(made->take_fd(), kNoGroup);
+    ASSERT_TRUE(adopted) << adopted.error().message();
+    EXPECT_TRUE(adopted->group_missing());
+    EXPECT_TRUE(adopted->in_place());
+    ASSERT_EQ(::rename(path().c_str(), (path() + ".old").c_str()), 0);
+    EXPECT_TRUE(adopted->in_place());  // not ours to miss
+    ASSERT_EQ(::rename((path() + ".old").c_str(), path().c_str()), 0);
+  }
+  EXPECT_TRUE(S_ISSOCK(status().st_mode));
+}
+
 TEST_F(ControlSocketTest, SaysThatAPathIsTooLong) {
   const std::string longest = "/tmp/" + std::string(102, 'x');  // 107 bytes
   const auto too_long = ControlSocket::create(longest + "x", kNoGroup);
