@@ -3,13 +3,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include "agent/cli/bodies.hpp"
 #include "agent/cli/terminal_text.hpp"
 
 namespace andiron::cli {
 namespace {
+
+using namespace std::chrono_literals;
+
+/// An agent that starts is there within a second; nobody notices a tenth of that.
+constexpr auto kLookAgain = 100ms;
+
+/// Nobody listens there, or nobody yet.
+bool is_absence(const Error& error) {
+  const int value = error.code.category() == std::generic_category() ? error.code.value() : 0;
+  return value == ENOENT || value == ENOTDIR || value == ECONNREFUSED;
+}
 
 /// The exit status of a connection that could not be made.
 bool is_usage(const Error& error) { return error.errc() == Errc::bad_request; }
@@ -88,6 +101,16 @@ ExitStatus report_refusal(Context& context, unsigned status, const std::string& 
     if (!told) context.console.note("  " + detail);
   }
   return ExitStatus::failed;
+}
+
+Result<Connection> open_agent(Context& context, std::optional<SteadyTime> deadline) {
+  for (;;) {
+    Result<Connection> connection = Connection::open(context.options.socket);
+    if (connection || !deadline || !is_absence(connection.error())) return connection;
+    const SteadyTime now = context.clock.now();
+    if (now >= *deadline) return connection;
+    std::this_thread::sleep_for(std::min<SteadyTime::duration>(kLookAgain, *deadline - now));
+  }
 }
 
 Answer ask(Context& context, const Request& request, const WithoutAgent& without) {

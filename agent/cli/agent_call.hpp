@@ -23,6 +23,10 @@ struct Answer {
 /// What a verb does instead where no agent can be reached.
 using WithoutAgent = std::function<ExitStatus(const Error&)>;
 
+/// Connection::open, and again every 100 ms until `deadline` while no agent is there: it may be
+/// about to start. Without a deadline, once.
+Result<Connection> open_agent(Context& context, std::optional<SteadyTime> deadline);
+
 /// One call: connects, asks, and tells what went wrong.
 Answer ask(Context& context, const Request& request, const WithoutAgent& without = {});
 

@@ -91,6 +91,8 @@ ModelBody decode_model(const Json& value) {
   model.source = text(value, "source");
   model.state = text(value, "state");
   model.priority = text(value, "priority");
+  const std::vector<std::string> preload = texts(value, "preload");
+  model.preload_boot = std::find(preload.begin(), preload.end(), "boot") != preload.end();
   model.want_tier = text(member(value, "want"), "tier");
   model.want_hold = text(member(value, "want"), "hold");
   model.files = count(value, "files");

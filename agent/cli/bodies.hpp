@@ -44,6 +44,7 @@ struct ModelBody {
   std::string source;
   std::string state;
   std::string priority;
+  bool preload_boot = false;
   std::string want_tier;
   std::string want_hold;
   std::uint64_t files = 0;

@@ -94,31 +94,41 @@ void add_warm(CLI::App& app, Verb& verb) {
   };
   auto [warm, options] =
       add_verb<Parsed>(app, verb, "warm", "Bring a model into memory, and wait for it", run_parsed);
+  CLI::Option* boot = warm->add_flag("--boot", options->boot,
+                                     "In place of one: wait for all that have preload = \"boot\"");
   warm->add_option("model", options->what, "A configured model, or a path, ollama:..., hf:...")
-      ->required()
-      ->type_name("NAME|SOURCE");
+      ->type_name("NAME|SOURCE")
+      ->excludes(boot);
   warm->add_option("--tier", options->tier, fmt::format("Where to: {}", kTiers))
       ->check(one_of(parse_tier, kTiers))
-      ->type_name("TIER");
+      ->type_name("TIER")
+      ->excludes(boot);
   warm->add_option("--hold", options->hold, fmt::format("How firmly: {}", kHolds))
       ->check(one_of(is_hold, kHolds))
-      ->type_name("HOLD");
+      ->type_name("HOLD")
+      ->excludes(boot);
   CLI::Option* wait =
       warm->add_flag("--wait", options->wait_flag, "Wait until it is warm (default)");
   CLI::Option* no_wait = warm->add_flag("--no-wait", options->no_wait, "Start it and come back");
-  no_wait->excludes(wait);
+  no_wait->excludes(wait)->excludes(boot);
   warm->add_flag("--recharge", options->recharge,
-                 "First give its pages back, so that Andiron pays for them and protects them");
+                 "First give its pages back, so that Andiron pays for them and protects them")
+      ->excludes(boot);
   warm->add_flag("--strict", options->strict, "Fail where the whole hold was not reached")
       ->excludes(no_wait);
   warm->add_option("--timeout", options->timeout_text,
-                   "Give up, and cancel, after this long: 30s, 2m")
+                   "Wait no longer than this, 30s or 2m, also for an agent to come up;\n"
+                   "the loading goes on")
       ->check(duration())
       ->type_name("DURATION")
       ->excludes(no_wait);
+  warm->parse_complete_callback([model = options] {
+    if (model->what.empty() && !model->boot) throw CLI::RequiredError("NAME|SOURCE or --boot");
+  });
   warm->footer(
       "Examples:\n  andironctl warm assistant --hold locked --strict\n"
-      "  andironctl warm ollama:llama3.2:3b --timeout 2m");
+      "  andironctl warm ollama:llama3.2:3b --timeout 2m\n"
+      "  andironctl warm --boot --timeout 5m");
 }
 
 void add_model_verbs(CLI::App& app, Verb& verb) {

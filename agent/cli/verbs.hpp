@@ -14,13 +14,14 @@
 namespace andiron::cli {
 
 struct WarmOptions {
-  std::string what;  // a configured model's name, or a source
-  std::string tier;  // a name that parse_tier() takes, or empty for the model's own
+  std::string what;   // a configured model's name, or a source
+  bool boot = false;  // instead: every model with preload = "boot"
+  std::string tier;   // a name that parse_tier() takes, or empty for the model's own
   std::string hold;
   bool wait = true;
   bool recharge = false;  // give its pages back first
   bool strict = false;    // a hold that was not reached whole is a failure
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout;  // for an agent to come up, too
 };
 
 struct EventsOptions {

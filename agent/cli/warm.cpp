@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "agent/base/units.hpp"
+#include "agent/base/vocabulary.hpp"
 #include "agent/cli/agent_call.hpp"
 #include "agent/cli/bodies.hpp"
 #include "agent/cli/progress.hpp"
@@ -34,19 +36,26 @@ Request warm_call(const WarmOptions& options, const std::string& body, bool by_n
   return {"POST", target, body};
 }
 
+std::optional<SteadyTime> deadline_of(const WarmOptions& options, SteadyTime begin) {
+  if (!options.timeout) return std::nullopt;
+  return begin + *options.timeout;
+}
+
 /// One warm that is waited for: follows its lines, draws, and decides how it ended.
 class Warming {
  public:
-  Warming(Context& context, const WarmOptions& options)
+  /// Time counts from `begin` on.
+  Warming(Context& context, const WarmOptions& options, SteadyTime begin)
       : context_(context),
         options_(options),
         label_(escape_text(options.what)),
-        begin_(context.clock.now()),
+        begin_(begin),
         bar_(context.console, context.clock, !context.options.json) {}
 
   /// nullopt: the agent knows no model of that name (and nothing was told yet).
   std::optional<ExitStatus> follow(const std::string& body, bool by_name, bool may_try_source) {
-    Result<Connection> connection = Connection::open(context_.options.socket);
+    const auto deadline = deadline_of(options_, begin_);
+    Result<Connection> connection = open_agent(context_, deadline);
     if (!connection) return report_no_agent(context_, connection.error());
     StreamOptions stream;
     stream.on_line = [this](std::string_view line) { return take(line); };
@@ -54,7 +63,7 @@ class Warming {
       interrupted_ = true;
       return last_.job.has_value();
     };
-    if (options_.timeout) stream.deadline = begin_ + *options_.timeout;
+    stream.deadline = deadline;
     Result<StreamOutcome> outcome = connection->stream(warm_call(options_, body, by_name), stream);
     bar_.clear();
     if (!outcome) return lost(outcome.error());
@@ -65,6 +74,8 @@ class Warming {
     }
     return conclude(outcome->end);
   }
+  /// By a signal.
+  bool interrupted() const noexcept { return interrupted_; }
 
  private:
   bool take(std::string_view line) {
@@ -89,8 +100,10 @@ class Warming {
       return report(context_, make_error(Errc::bad_format, "the agent's answer is no JSON object"));
     }
     if (end == StreamEnd::timed_out) {
-      return leave(make_error(Errc::timeout, fmt::format("{}: not warm after {}", options_.what,
-                                                         format_duration(*options_.timeout))));
+      report(context_, make_error(Errc::timeout, fmt::format("{}: not warm after {}", options_.what,
+                                                             format_duration(*options_.timeout))));
+      if (last_.job) context_.console.note(fmt::format("job {} goes on", *last_.job));
+      return ExitStatus::failed;
     }
     if (end == StreamEnd::interrupted || interrupted_) {
       return leave(make_error(Errc::cancelled, options_.what));
@@ -132,7 +145,7 @@ class Warming {
   /// Gives up waiting, and takes the job along where this client started it.
   ExitStatus leave(const Error& why) {
     report(context_, why);
-    if (!last_.job) return ExitStatus::failed;
+    if (!last_.job || options_.boot) return ExitStatus::failed;  // boot: the agent wants it anyway
     if (joined_) {
       context_.console.note(fmt::format("job {} goes on for who started it", *last_.job));
       return ExitStatus::failed;
@@ -185,6 +198,49 @@ std::optional<ExitStatus> start_only(Context& context, const WarmOptions& option
   return ExitStatus::done;
 }
 
+/// What the agent loads at boot, the most important first: where memory is short, they get it.
+Result<std::vector<ModelBody>> boot_models(std::string_view body) {
+  std::vector<ModelBody> models = TRY(parse_models(body));
+  std::erase_if(models, [](const ModelBody& model) { return !model.preload_boot; });
+  const auto rank = [](const ModelBody& model) { return parse_priority(model.priority); };
+  std::stable_sort(models.begin(), models.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
+  return models;
+}
+
+/// Waits for all of them, one after the other; they load at the same time. One that fails does not
+/// keep the others from being waited for.
+ExitStatus run_warm_boot(Context& context, const WarmOptions& options) {
+  const SteadyTime begin = context.clock.now();
+  const auto deadline = deadline_of(options, begin);
+  Result<Connection> connection = open_agent(context, deadline);
+  if (!connection) return report_no_agent(context, connection.error());
+  const Result<Response> response = connection->call({"GET", "/v1/models", {}});
+  if (!response) return report(context, response.error());
+  if (response->status / 100 != 2) {
+    return report_refusal(context, response->status, response->body);
+  }
+  const Result<std::vector<ModelBody>> models = boot_models(response->body);
+  if (!models) return report(context, models.error());
+  if (models->empty() && !context.options.json) {
+    context.console.print("no model has preload = \"boot\"\n");
+  }
+  ExitStatus whole = ExitStatus::done;
+  for (const ModelBody& model : *models) {
+    WarmOptions one = options;
+    one.what = model.name;
+    const Result<std::string> body = warm_request({{}, {}, {}, true, false});
+    if (!body) return report(context, body.error());
+    Warming warming(context, one, begin);
+    const auto status = warming.follow(*body, true, false);
+    if (status == ExitStatus::done) continue;
+    whole = status.value_or(ExitStatus::failed);
+    const bool late = deadline && context.clock.now() >= *deadline;
+    if (late || warming.interrupted()) break;  // said once is enough
+  }
+  return whole;
+}
+
 }  // namespace
 
 bool looks_like_source(const std::string& text) {
@@ -204,13 +260,15 @@ std::string absolute_source(const std::string& text) {
 }
 
 ExitStatus run_warm(Context& context, const WarmOptions& options) {
+  if (options.boot) return run_warm_boot(context, options);
+  const SteadyTime begin = context.clock.now();
   WarmRequest request{{}, options.tier, options.hold, options.wait, options.recharge};
   const auto attempt = [&](bool by_name, bool may_try_source) -> std::optional<ExitStatus> {
     if (!by_name) request.source = absolute_source(options.what);
     const Result<std::string> body = warm_request(request);
     if (!body) return report(context, body.error());
     if (!options.wait) return start_only(context, options, *body, by_name, may_try_source);
-    return Warming(context, options).follow(*body, by_name, may_try_source);
+    return Warming(context, options, begin).follow(*body, by_name, may_try_source);
   };
   const std::optional<ExitStatus> by_name = attempt(true, looks_like_source(options.what));
   return by_name ? *by_name : attempt(false, false).value_or(ExitStatus::failed);

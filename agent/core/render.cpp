@@ -40,6 +40,16 @@ json page_cache(const World& world, const ModelRecord& record) {
   return tier;
 }
 
+/// As it is written in the configuration.
+json preload(const config::Preload& preload) {
+  json list = json::array();
+  if (preload.boot) list.push_back("boot");
+  for (const std::string& container : preload.containers)
+    list.push_back("container:" + container);
+  if (preload.never) list.push_back("never");
+  return list;
+}
+
 json memory_tier(const World& world) {
   return {{"used_bytes", world.ledger.used()},
           {"budget_bytes", world.ledger.budget()},
@@ -123,6 +133,7 @@ json model(const World& world, const ModelRecord& record) {
           {"bytes", record.bytes()},
           {"state", to_string(record.state())},
           {"priority", to_string(record.settings.priority)},
+          {"preload", preload(record.settings.preload)},
           {"want",
            {{"tier", to_string(record.settings.tier)},
             {"hold", record.wanted ? json(to_string(record.wanted_hold())) : json(nullptr)}}},

@@ -425,13 +425,90 @@ TEST(Interrupt, LeavesTheJobOfSomebodyElse) {
   EXPECT_EQ(agent.seen(1).size(), 1U);
 }
 
-TEST(Timeout, CancelsTheJob) {
+TEST(Timeout, LetsTheJobGoOn) {
   FakeAgent agent(endless(running(0)));
   const Ended ended = run(agent, {"warm", "assistant", "--timeout", "200ms"});
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.err, HasSubstr("not warm after 200 ms"));
   EXPECT_THAT(ended.err, HasSubstr("(timeout)"));
-  EXPECT_EQ(agent.seen(2).at(1).line, "DELETE /v1/jobs/7 HTTP/1.1");
+  EXPECT_THAT(ended.err, EndsWith("job 7 goes on\n"));
+  const Ended json = run(agent, {"warm", "assistant", "--timeout", "200ms", "--json"});
+  EXPECT_EQ(json.status, 1);
+  EXPECT_THAT(json.out, HasSubstr(R"({"error":{"code":"timeout",)"));
+  for (const SeenRequest& request : agent.seen(2))
+    EXPECT_EQ(request.line, "POST /v1/models/assistant/warm HTTP/1.1");
+}
+
+TEST(Timeout, IsForAnAgentThatDoesNotComeToo) {
+  const TempDir folder;
+  const std::string socket = (folder / "none").string();
+  for (const std::vector<std::string>& what :
+       std::vector<std::vector<std::string>>{{"assistant"}, {"--boot"}}) {
+    std::vector<std::string> line{"--socket", socket, "warm", "--timeout", "300ms"};
+    line.insert(line.end(), what.begin(), what.end());
+    const Ended ended = Process(line).wait();
+    EXPECT_EQ(ended.status, 3);
+    EXPECT_THAT(ended.err, HasSubstr("there is no such socket"));
+  }
+}
+
+/// Models as GET /v1/models lists them; warms of theirs get `lines`, or 404 for "lost".
+FakeAgent::Script boots(std::string models, std::string line) {
+  return
+      [models = std::move(models), line = std::move(line)](const SeenRequest& request, Peer& peer) {
+        if (request.line.starts_with("GET")) return peer.respond(200, models);
+        if (request.line.find("/lost/") != std::string::npos) return peer.respond(404, kNoModel);
+        peer.begin_chunked();
+        peer.send_chunk(line);
+        peer.end_chunks();
+      };
+}
+
+TEST(WarmBoot, WaitsForAllOfThemTheMostImportantFirst) {
+  FakeAgent agent(boots(R"({"models":[{"name":"late","preload":["boot"],"priority":"batch"},)"
+                        R"({"name":"asked","preload":[],"priority":"critical"},)"
+                        R"({"name":"never","preload":["never"]},)"
+                        R"({"name":"lost","preload":["container:x","boot"],"priority":"normal"},)"
+                        R"({"name":"first","preload":["boot"],"priority":"interactive"}]})",
+                        done()));
+  const Ended ended = run(agent, {"warm", "--boot", "--timeout", "1m"});
+  EXPECT_EQ(ended.status, 1);  // of "lost"
+  EXPECT_EQ(ended.err, "andironctl: no such model (model_not_found)\n");
+  const std::vector<SeenRequest> seen = agent.seen(4);
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_EQ(seen.at(0).line, "GET /v1/models HTTP/1.1");
+  EXPECT_EQ(seen.at(1).line, "POST /v1/models/first/warm HTTP/1.1");
+  EXPECT_EQ(seen.at(1).body, R"({"wait":true})");
+  EXPECT_EQ(seen.at(2).line, "POST /v1/models/lost/warm HTTP/1.1");
+  EXPECT_EQ(seen.at(3).line, "POST /v1/models/late/warm HTTP/1.1");
+}
+
+TEST(WarmBoot, HasNothingToDoWithoutSuchModels) {
+  FakeAgent agent(boots(R"({"models":[{"name":"asked","preload":[]}]})", done()));
+  const Ended ended = run(agent, {"warm", "--boot"});
+  EXPECT_EQ(ended.status, 0);
+  EXPECT_EQ(ended.out, "no model has preload = \"boot\"\n");
+}
+
+TEST(WarmBoot, LeavesTheAgentsJobsAlone) {
+  FakeAgent agent([](const SeenRequest& request, Peer& peer) {
+    if (request.line.starts_with("GET")) {
+      return peer.respond(200, R"({"models":[{"name":"a","preload":["boot"]},)"
+                               R"({"name":"b","preload":["boot"]}]})");
+    }
+    peer.begin_chunked();
+    peer.send_chunk(running(0));
+    peer.wait_for_hang_up();
+  });
+  const Ended late = run(agent, {"warm", "--boot", "--timeout", "200ms"});
+  EXPECT_EQ(late.status, 1);
+  EXPECT_THAT(late.err, HasSubstr("a: not warm after 200 ms"));
+  Process process({"--socket", agent.socket(), "--json", "warm", "--boot"});
+  ASSERT_TRUE(process.wait_for("\"running\""));
+  process.signal(SIGTERM);
+  EXPECT_EQ(process.wait().status, 1);
+  // The list and one model each time: nothing after a deadline or a signal, and no DELETE.
+  EXPECT_EQ(agent.seen(4).size(), 4U);
 }
 
 TEST(Terminal, ShowsABarAndLeavesACleanLine) {

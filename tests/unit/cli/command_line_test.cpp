@@ -28,14 +28,26 @@ TEST(CommandLine, GlobalOptionsStandAnywhere) {
 
 TEST(CommandLine, WrongUsageIsTwo) {
   using Line = std::vector<std::string>;
-  for (const Line& line :
-       {Line{}, Line{"frobnicate"}, Line{"status", "extra"}, Line{"warm"}, Line{"warm", "a", "b"},
-        Line{"warm", "a", "--tier", "disk"}, Line{"warm", "a", "--hold", "tight"},
-        Line{"warm", "a", "--timeout", "30"}, Line{"warm", "a", "--wait", "--no-wait"},
-        Line{"warm", "a", "--no-wait", "--strict"},
-        Line{"warm", "a", "--no-wait", "--timeout", "1s"}, Line{"--socket"},
-        Line{"jobs", "--cancel", "x"}, Line{"jobs", "--cancel", "-1"}, Line{"drop"},
-        Line{"status", "--nonsense"}}) {
+  for (const Line& line : {Line{},
+                           Line{"frobnicate"},
+                           Line{"status", "extra"},
+                           Line{"warm"},
+                           Line{"warm", "a", "b"},
+                           Line{"warm", "a", "--tier", "disk"},
+                           Line{"warm", "a", "--hold", "tight"},
+                           Line{"warm", "a", "--timeout", "30"},
+                           Line{"warm", "a", "--wait", "--no-wait"},
+                           Line{"warm", "a", "--no-wait", "--strict"},
+                           Line{"warm", "a", "--no-wait", "--timeout", "1s"},
+                           Line{"warm", "a", "--boot"},
+                           Line{"warm", "--boot", "--no-wait"},
+                           Line{"warm", "--boot", "--hold", "locked"},
+                           Line{"warm", "--boot", "--tier", "vram"},
+                           Line{"--socket"},
+                           Line{"jobs", "--cancel", "x"},
+                           Line{"jobs", "--cancel", "-1"},
+                           Line{"drop"},
+                           Line{"status", "--nonsense"}}) {
     const Invocation invocation = parse_command_line(line);
     EXPECT_FALSE(invocation.verb) << ::testing::PrintToString(line);
     EXPECT_EQ(invocation.status, ExitStatus::usage) << ::testing::PrintToString(line);
@@ -48,7 +60,8 @@ TEST(CommandLine, RightUsageIsAVerb) {
   for (const Line& line :
        {Line{"warm", "status"}, Line{"warm", "a", "--tier", "pinned-ram", "--hold", "protected"},
         Line{"warm", "a", "--hold", "auto", "--strict", "--timeout", "1m30s"},
-        Line{"warm", "--", "-odd"}, Line{"events", "--since", "1h", "-f"},
+        Line{"warm", "--", "-odd"}, Line{"warm", "--boot", "--strict", "--timeout", "5m"},
+        Line{"events", "--since", "1h", "-f"},
         Line{"resolve", "a", "--also", "b", "--also", "c", "--tensors"},
         Line{"jobs", "--cancel", "7"}, Line{"drop", "a", "--keep-pages"}, Line{"reload"},
         Line{"plan"}, Line{"doctor"}, Line{"explain", "a"}}) {
