@@ -19,3 +19,29 @@ endforeach()
 install(FILES README.md DESTINATION ${doc})
 install(FILES configs/andiron.toml DESTINATION ${doc}/examples)
 install(DIRECTORY configs/systemd/examples/ollama.service.d DESTINATION ${doc}/examples)
+
+# Compressed, as man(1) reads them and Debian wants them; -n keeps the time out, so that the same source
+# gives the same bytes.
+find_program(ANDIRON_GZIP gzip REQUIRED)
+foreach(page andirond.8 andironctl.1 andiron.toml.5)
+  string(REGEX REPLACE ".*\\." "" section ${page})
+  set(packed ${CMAKE_BINARY_DIR}/man/${page}.gz)
+  add_custom_command(OUTPUT ${packed}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_BINARY_DIR}/man
+    COMMAND ${ANDIRON_GZIP} -9nc ${CMAKE_SOURCE_DIR}/docs/man/${page} > ${packed}
+    DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/${page} VERBATIM)
+  list(APPEND pages ${packed})
+  install(FILES ${packed} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
+add_custom_target(man ALL DEPENDS ${pages})
+
+install(FILES configs/completion/andironctl.bash RENAME andironctl
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+# Debian's zsh looks for what packages bring in another folder than everybody's.
+install(CODE "
+  set(zsh site-functions)
+  if(CMAKE_INSTALL_PREFIX STREQUAL \"/usr\" AND EXISTS /etc/debian_version)
+    set(zsh vendor-completions)
+  endif()
+  file(INSTALL \"${CMAKE_SOURCE_DIR}/configs/completion/_andironctl\"
+       DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/zsh/\${zsh}\")")

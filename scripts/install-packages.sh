@@ -11,7 +11,7 @@ declare -A groups=(
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
            libsystemd-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
-          python3-venv"
+          python3-venv man-db zsh"
   [docker]="docker.io busybox-static"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
