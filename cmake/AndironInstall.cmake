@@ -18,7 +18,8 @@ endforeach()
 
 install(FILES README.md DESTINATION ${doc})
 install(FILES configs/andiron.toml DESTINATION ${doc}/examples)
-install(DIRECTORY configs/systemd/examples/ollama.service.d DESTINATION ${doc}/examples)
+install(DIRECTORY configs/systemd/examples/ollama.service.d configs/oci-hooks
+        DESTINATION ${doc}/examples)
 
 # Compressed, as man(1) reads them and Debian wants them; -n keeps the time out, so that the same source
 # gives the same bytes.

@@ -3,7 +3,7 @@
 #
 # install-packages.sh GROUP...: installs the Debian or Ubuntu packages of each group that are
 # missing, with sudo where it is not root. Groups: build, test, docker (for tests with a dockerd of
-# their own), fuzz, format, quickstart, bench, vm.
+# their own), fuzz, format, quickstart, bench, vm, package.
 set -euo pipefail
 
 declare -A groups=(
@@ -11,12 +11,13 @@ declare -A groups=(
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
            libsystemd-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
-          python3-venv man-db zsh"
+          python3-venv dpkg-dev file lintian man-db systemd zsh"
   [docker]="docker.io busybox-static"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
   [quickstart]="python3"
   [vm]="mmdebstrap qemu-system-x86 qemu-utils e2fsprogs python3"
+  [package]="dpkg-dev file"
   [bench]="fio vmtouch util-linux python3 xfsprogs"
 )
 
