@@ -56,6 +56,7 @@ with tempfile.TemporaryDirectory() as folder:
     output("dpkg-deb", "--extract", package(), folder)
     unit = open(os.path.join(folder, "usr/lib/systemd/system/andirond.service")).read()
     assert "ExecStart=/usr/sbin/andirond\n" in unit, unit
+    assert "ExecReload=/usr/bin/andironctl reload\n" in unit, unit
     for path in listed:
         with open(os.path.join(folder, path), "rb") as file:
             content = file.read()
