@@ -140,8 +140,8 @@ void read_listen(const RawEntry& entry, HttpSettings& http, Diagnostics& errors)
       return add_error(entry, fmt::format("{}, not {}", address.error().context, in_quotes(*text)),
                        errors);
     }
+    http.listen = *address;
   }
-  http.listen = *text;
 }
 
 void read_token_file(const RawEntry& entry, HttpSettings& http, Diagnostics& errors) {
@@ -159,13 +159,12 @@ constexpr std::array<Field<HttpSettings>, 2> kHttp{{
 }};
 
 void check_http(const RawTable& table, const HttpSettings& http, Diagnostics& errors) {
-  if (http.listen.empty() || find_entry(table, "listen") == nullptr) return;
+  if (!http.listen || http.listen->address.is_loopback()) return;
   // A token file that is wrong was meant to be there: its own error is enough.
   const RawEntry* token = find_entry(table, "token_file");
   const auto* token_text = token ? std::get_if<std::string>(&token->value.data) : nullptr;
   const bool meant = token != nullptr && (token_text == nullptr || !token_text->empty());
-  const auto address = parse_listen_address(http.listen);
-  if (!meant && address && !address->loopback) {
+  if (!meant) {
     add_error(*find_entry(table, "listen"),
               "beyond loopback needs a \"token_file\", or everybody there could read all of it",
               errors);

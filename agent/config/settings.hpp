@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "agent/base/ip_address.hpp"
 #include "agent/base/units.hpp"
 #include "agent/base/vocabulary.hpp"
 
@@ -92,8 +93,8 @@ struct TenantSettings {
 };
 
 struct HttpSettings {
-  std::string listen;  // "ADDRESS:PORT"; empty is off
-  std::string token_file;
+  std::optional<Endpoint> listen;  // nullopt is off
+  std::string token_file;          // absolute; empty is none
 };
 
 /// A compiled configuration: checked, with units in the types, never written to again.

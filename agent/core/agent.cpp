@@ -326,7 +326,7 @@ void Agent::Impl::take_settings(config::Settings settings) {
   for (const config::ModelSettings& model : world_.settings.models)
     take_model(model);
   containers_->take_settings();
-  if (!world_.settings.http.listen.empty()) {
+  if (world_.settings.http.listen) {
     log::warning("http.listen is set, but this version serves its control socket only");
   }
   reconcile_soon();

@@ -48,7 +48,7 @@ TEST(Compile, AnEmptyTextIsTheDefaults) {
   EXPECT_TRUE(settings.watch.prefetch_on_open);
   EXPECT_EQ(settings.watch.docker, "/var/run/docker.sock");
   EXPECT_THAT(settings.models, IsEmpty());
-  EXPECT_THAT(settings.http.listen, IsEmpty());
+  EXPECT_FALSE(settings.http.listen);
 }
 
 TEST(Compile, ReadsTheTables) {
@@ -85,7 +85,8 @@ token_file = "/etc/token"
   EXPECT_EQ(settings.watch.ebpf, Switch::off);
   EXPECT_FALSE(settings.watch.prefetch_on_open);
   EXPECT_EQ(settings.watch.docker, "/run/user/1000/docker.sock");
-  EXPECT_EQ(settings.http.listen, "0.0.0.0:9479");
+  ASSERT_TRUE(settings.http.listen);
+  EXPECT_EQ(settings.http.listen->to_string(), "0.0.0.0:9479");
   EXPECT_EQ(settings.http.token_file, "/etc/token");
 }
 
@@ -316,6 +317,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{
             "[http]\nlisten = \"::1:80\"\n",
             {R"(f:2:10: "listen" needs brackets around an IPv6 address, as in "[::1]:9479", not "::1:80")"}},
+        BadCase{
+            "[http]\nlisten = \"[127.0.0.1]:80\"\n",
+            {R"(f:2:10: "listen" must be a numeric address and a port, as in "127.0.0.1:9479", not "[127.0.0.1]:80")"}},
         BadCase{
             "[http]\nlisten = \"localhost:80\"\ntoken_file = \"t\"\n",
             {R"(f:2:10: "listen" must be a numeric address and a port, as in "127.0.0.1:9479", not "localhost:80")",
