@@ -47,6 +47,8 @@ std::string_view reason_of(unsigned status) noexcept {
       return "Content Too Large";
     case 422:
       return "Unprocessable Content";
+    case 429:
+      return "Too Many Requests";
     case 431:
       return "Request Header Fields Too Large";
     case 500:
@@ -63,12 +65,12 @@ std::string_view reason_of(unsigned status) noexcept {
 }  // namespace
 
 Connection::Connection(boost::asio::io_context& loop,
-                       boost::asio::local::stream_protocol::socket socket, ConnectionId id,
-                       os::Peer peer, const Server::Limits& limits, const Hooks& hooks)
+                       boost::asio::generic::stream_protocol::socket socket, ConnectionId id,
+                       Caller caller, const Server::Limits& limits, const Hooks& hooks)
     : socket_(std::move(socket)),
       timer_(loop),
       id_(id),
-      peer_(peer),
+      caller_(caller),
       limits_(limits),
       hooks_(&hooks),
       reader_(limits.request_bytes) {}
@@ -121,8 +123,12 @@ void Connection::on_end_of_input() {
   end_of_input_ = true;
   // While reading, what is there is no whole request, and no more will come. A lingering one has
   // nothing left to wait for. Else the client may still want its answer: it is gone when both of
-  // its directions are, which a Unix socket tells apart (POLLRDHUP, POLLHUP).
-  if (state_ == State::reading || state_ == State::lingering || hung_up()) {
+  // its directions are, which a Unix socket tells apart (POLLRDHUP, POLLHUP). TCP does not, before
+  // something is sent, and a quiet stream would be kept for nobody: there it is gone now.
+  const bool over_tcp = std::holds_alternative<IpAddress>(caller_);
+  const bool unanswered = state_ == State::awaiting || state_ == State::streaming;
+  if (state_ == State::reading || state_ == State::lingering || (over_tcp && unanswered) ||
+      hung_up()) {
     close();
     return;
   }
@@ -168,14 +174,22 @@ void Connection::advance() {
         http_1_0_ = parsed.http_1_0;
         head_only_ = parsed.request.method == "HEAD";
         parsed.request.connection = id_;
-        parsed.request.peer = peer_;
         state_ = State::awaiting;
         set_deadline(Deadline::none);
-        hooks_->on_request(std::move(parsed.request));
+        hand_over(std::move(parsed));
         return;
       }
     }
   }
+}
+
+void Connection::hand_over(ParsedRequest parsed) {
+  if (const auto* address = std::get_if<IpAddress>(&caller_)) {
+    if (auto refusal = hooks_->refuse(*address, parsed)) return respond(std::move(*refusal));
+  } else {
+    parsed.request.peer = std::get<os::Peer>(caller_);
+  }
+  hooks_->on_request(std::move(parsed.request));
 }
 
 void Connection::fail(const Response& response) {
@@ -201,6 +215,8 @@ void Connection::respond(Response response) {
   set_deadline(Deadline::write);
   std::string text = head(response.status, response.content_type);
   if (!response.allow.empty()) text += "Allow: " + response.allow + "\r\n";
+  for (const auto& [name, value] : response.headers)
+    fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   fmt::format_to(std::back_inserter(text), "Content-Length: {}\r\n\r\n",
                  response.body.text().size());
   if (!head_only_) body_ = std::move(response.body);

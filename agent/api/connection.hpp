@@ -4,8 +4,8 @@
 
 #include <utility>  // first: Boost 1.74 needs it in C++20
 // clang-format off
+#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 // clang-format on
 
@@ -14,14 +14,19 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "agent/api/request_reader.hpp"
 #include "agent/api/server.hpp"
-#include "agent/base/unique_fd.hpp"
+#include "agent/base/ip_address.hpp"
 
 namespace andiron::api {
+
+/// Who is at the other end: a process of this machine on a Unix socket, an address over TCP.
+using Caller = std::variant<os::Peer, IpAddress>;
 
 /// One client. It reads all the time, also while an answer is pending: that is how it sees that
 /// the client went away. Bytes of later requests wait in the reader until it is their turn.
@@ -36,13 +41,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
  public:
   struct Hooks {
     std::function<void(Request)> on_request;
+    /// Asked before on_request of what came over TCP: an answer that is given instead.
+    std::function<std::optional<Response>(const IpAddress&, const ParsedRequest&)> refuse;
     /// The last call. `unfinished`: a request was handed over and its answer is not complete.
     std::function<void(ConnectionId, bool unfinished)> on_closed;
   };
 
   /// `hooks` must live until on_closed was called, or silence().
-  Connection(boost::asio::io_context& loop, boost::asio::local::stream_protocol::socket socket,
-             ConnectionId id, os::Peer peer, const Server::Limits& limits, const Hooks& hooks);
+  Connection(boost::asio::io_context& loop, boost::asio::generic::stream_protocol::socket socket,
+             ConnectionId id, Caller caller, const Server::Limits& limits, const Hooks& hooks);
 
   void start();
   /// Answers before anything was asked, and closes.
@@ -72,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void watch_hangup();
   bool hung_up();
   void advance();
+  void hand_over(ParsedRequest parsed);
   void fail(const Response& response);
 
   void send(std::string_view bytes);
@@ -84,10 +92,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void set_deadline(Deadline deadline);
   void on_deadline();
 
-  boost::asio::local::stream_protocol::socket socket_;
+  boost::asio::generic::stream_protocol::socket socket_;
   boost::asio::steady_timer timer_;
   const ConnectionId id_;
-  const os::Peer peer_;
+  const Caller caller_;
   const Server::Limits limits_;
   const Hooks* hooks_;
 

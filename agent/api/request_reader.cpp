@@ -54,6 +54,14 @@ bool names_type(const Fields& fields, http::field name, std::string_view type) {
   return false;
 }
 
+/// A header that says one thing, where it is there.
+template <class Name>
+std::optional<std::string> value_of(const Fields& fields, const Name& name) {
+  const auto place = fields.find(name);
+  if (place == fields.end()) return std::nullopt;
+  return std::string(trimmed(view(place->value())));
+}
+
 }  // namespace
 
 class RequestReader::Impl {
@@ -136,6 +144,14 @@ class RequestReader::Impl {
         (message.count(http::field::transfer_encoding) != 1 || message.version() < 11 ||
          !equal_ignoring_case(trimmed(view(encoding->value())), "chunked")))
       return fail(400, make_error(Errc::bad_request, "only Transfer-Encoding: chunked is known"));
+    // Twice, each of these would be one thing to us and another to a proxy before us.
+    for (const http::field name :
+         {http::field::host, http::field::origin, http::field::authorization}) {
+      if (message.count(name) > 1) {
+        return fail(400, make_error(Errc::bad_request,
+                                    std::string(view(http::to_string(name))) + " is there twice"));
+      }
+    }
     if (const auto length = parser_->content_length();
         length && (*length > limit_ || size_ + *length > limit_))
       return too_large();
@@ -157,6 +173,12 @@ class RequestReader::Impl {
     request.segments = std::move(target->segments);
     request.query = std::move(target->query);
     request.accepts_ndjson = names_type(message, http::field::accept, "application/x-ndjson");
+    ready_.claims.host = value_of(message, http::field::host).value_or("");
+    ready_.claims.origin = value_of(message, http::field::origin);
+    ready_.claims.for_other_site =
+        value_of(message, "Sec-Fetch-Site").value_or("") == "cross-site" &&
+        value_of(message, "Sec-Fetch-Mode").value_or("") != "navigate";
+    ready_.claims.authorization = value_of(message, http::field::authorization);
     ready_.keep_alive = message.keep_alive();
     ready_.http_1_0 = message.version() < 11;
     request.body = std::move(message.body());

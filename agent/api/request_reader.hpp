@@ -3,15 +3,28 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "agent/api/server.hpp"
 
 namespace andiron::api {
 
+/// What a request's header says of who sends it and to whom: nothing here is proved.
+struct Claims {
+  std::string host = {};  // empty where there is none
+  std::optional<std::string> origin = {};
+  std::optional<std::string> authorization = {};
+  /// A browser says that a page of another site wants it as a part of itself (Sec-Fetch-Site). To
+  /// follow a link is none of that.
+  bool for_other_site = false;
+};
+
 /// A request as it came off the wire, with what the answer must know about its connection.
 struct ParsedRequest {
   Request request;  // connection and peer are not set
+  Claims claims;
   bool keep_alive = true;
   bool http_1_0 = false;  // knows no chunks
 };

@@ -31,6 +31,10 @@ unsigned http_status(Errc code) noexcept {
     case Errc::cancelled:
     case Errc::already_running:
       return 409;
+    case Errc::unauthorized:
+      return 401;
+    case Errc::too_many_requests:
+      return 429;
     case Errc::method_not_allowed:
       return 405;
     case Errc::too_large:

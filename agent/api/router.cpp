@@ -61,10 +61,12 @@ bool Router::more_literal(const Route& a, const Route& b) {
 std::optional<Response> Router::dispatch(Request request) const {
   const Route* best = nullptr;
   std::set<std::string> allowed;
+  // HEAD is GET whose answer goes without its body, which the connection sees to.
+  const std::string asked = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_) {
     if (!fits(route, request.segments)) continue;
     allowed.insert(route.method);
-    if (route.method != request.method) continue;
+    if (route.method != asked) continue;
     if (best == nullptr || more_literal(route, *best)) best = &route;
   }
   if (best != nullptr) {

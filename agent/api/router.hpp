@@ -25,7 +25,8 @@ class Router {
   /// of ours.
   void add(std::string_view method, std::string_view pattern, Handler handler);
 
-  /// Calls the handler of the route that fits best (most literal segments) and gives nullopt; or
+  /// Calls the handler of the route that fits best (most literal segments; HEAD goes where GET
+  /// does) and gives nullopt; or
   /// gives the answer: 404 not_found, or 405 method_not_allowed with the methods that the path has.
   std::optional<Response> dispatch(Request request) const;
 

@@ -6,14 +6,17 @@
 #include <boost/asio/post.hpp>
 // clang-format on
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <cerrno>
 #include <exception>
 #include <optional>
 #include <unordered_map>
 
+#include "agent/api/acceptor.hpp"
 #include "agent/api/control_socket.hpp"
+#include "agent/api/tcp_gate.hpp"
+#include "agent/api/tcp_socket.hpp"
 #include "agent/base/check.hpp"
 #include "agent/base/log.hpp"
 
@@ -22,15 +25,13 @@ namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-using Protocol = asio::local::stream_protocol;
+using Protocol = asio::generic::stream_protocol;
 
-// When file descriptors or memory run out, accept(2) fails at once and for every waiting client:
-// try again when something may have been given back.
-constexpr std::chrono::milliseconds kAcceptPause{100};
-// So many are accepted in one turn of the loop, which has other work too.
-constexpr int kAcceptBatch = 16;
 // So many may be told at a time that there are too many; more are closed without a word.
 constexpr std::size_t kMaxRefused = 32;
+
+/// Each has limits of its own, so that neither starves the other.
+enum class Transport { local, tcp };
 
 }  // namespace
 
@@ -39,6 +40,9 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   Impl(asio::io_context& loop, Limits limits, Callbacks callbacks)
       : loop_(loop), limits_(limits), callbacks_(std::move(callbacks)) {
     hooks_.on_request = [this](Request request) { callbacks_.on_request(std::move(request)); };
+    hooks_.refuse = [this](const IpAddress& peer, const ParsedRequest& request) {
+      return gate_->refuse(peer, request, std::chrono::steady_clock::now());
+    };
     hooks_.on_closed = [this](ConnectionId id, bool unfinished) { on_closed(id, unfinished); };
   }
 
@@ -46,6 +50,8 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   Result<void> adopt(UniqueFd listening, const std::string& group);
   bool group_missing() const noexcept { return group_missing_; }
   Result<bool> restore_name();
+  Result<std::uint16_t> listen_tcp(const Endpoint& at, std::optional<BearerToken> token);
+  void close_tcp();
 
   void respond(ConnectionId id, Response response);
   void begin_stream(ConnectionId id, unsigned status, std::string_view backlog);
@@ -59,19 +65,25 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   enum class Kind { plain, stream, refused };
   struct Client {
     std::shared_ptr<Connection> connection;
+    Transport transport = Transport::local;
     Kind kind = Kind::plain;
   };
 
   Result<void> prepare();
   Result<void> open_name();
   Result<void> serve(ControlSocket socket);
-  void wait_for_clients();
-  void accept_some();
-  void pause_accepting(int error);
-  void adopt(UniqueFd fd);
+  void take(UniqueFd fd, Transport transport);
+  void admit(UniqueFd fd, Transport transport, Caller caller);
+  void end_tcp_clients();
   std::shared_ptr<Connection> find(ConnectionId id) const;
   void set_kind(ConnectionId id, Kind kind);
-  std::size_t& count(Kind kind) noexcept { return counts_[static_cast<std::size_t>(kind)]; }
+  std::size_t& count(Transport transport, Kind kind) noexcept {
+    return counts_[static_cast<std::size_t>(transport)][static_cast<std::size_t>(kind)];
+  }
+  std::size_t limit(Transport transport, Kind kind) const noexcept;
+  bool full(Transport transport, Kind kind) noexcept {
+    return count(transport, kind) >= limit(transport, kind);
+  }
   void on_closed(ConnectionId id, bool unfinished);
   void tell_gone(ConnectionId id);
   void stop_accepting();
@@ -92,16 +104,16 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   std::string path_;
   std::string group_;
   std::optional<ControlSocket> socket_;
-  std::optional<Protocol::acceptor> acceptor_;
-  std::optional<asio::steady_timer> accept_pause_;
+  std::shared_ptr<Acceptor> acceptor_;
+  std::shared_ptr<Acceptor> tcp_acceptor_;
+  std::optional<Endpoint> tcp_at_;  // with the port that the kernel chose
+  std::optional<TcpGate> gate_;     // from the first listen_tcp() on
   std::optional<asio::steady_timer> shutdown_timer_;
   std::function<void()> shutdown_done_;
-  std::uint64_t openings_ = 0;  // a wait for clients of an earlier one ends there
   bool shutting_down_ = false;
   bool group_missing_ = false;
-  bool out_of_files_ = false;
   std::unordered_map<ConnectionId, Client> clients_;
-  std::size_t counts_[3] = {0, 0, 0};
+  std::size_t counts_[2][3] = {};  // by transport and kind
   ConnectionId last_id_ = 0;
 };
 
@@ -123,8 +135,10 @@ Result<void> Server::Impl::prepare() {
   CHECK(!socket_);
   // Asio makes its reactor with the first socket, and throws when that fails.
   try {
-    acceptor_.emplace(loop_);
-    accept_pause_.emplace(loop_);
+    acceptor_ = std::make_shared<Acceptor>(
+        loop_, "control socket", [this](UniqueFd fd) { take(std::move(fd), Transport::local); });
+    tcp_acceptor_ = std::make_shared<Acceptor>(
+        loop_, "http", [this](UniqueFd fd) { take(std::move(fd), Transport::tcp); });
     shutdown_timer_.emplace(loop_);
   } catch (const std::exception& problem) {
     return make_error(Errc::unavailable, std::string("event loop: ") + problem.what());
@@ -139,15 +153,7 @@ Result<void> Server::Impl::serve(ControlSocket socket) {
   group_missing_ = socket.group_missing();
   // Before the old socket is closed: until then no other can have its inode's number.
   socket_.emplace(std::move(socket));
-  error_code error;
-  if (acceptor_->is_open()) acceptor_->close(error);
-  accept_pause_->cancel();
-  acceptor_->assign(Protocol(), fd.get(), error);
-  if (error) return make_system_error(error.value(), "watch the control socket");
-  fd.release();
-  ++openings_;
-  wait_for_clients();
-  return {};
+  return acceptor_->open(std::move(fd));
 }
 
 Result<bool> Server::Impl::restore_name() {
@@ -157,75 +163,88 @@ Result<bool> Server::Impl::restore_name() {
   return true;
 }
 
-void Server::Impl::wait_for_clients() {
-  // Not async_accept: in Boost 1.74 that makes sockets which a child process would inherit.
-  acceptor_->async_wait(asio::socket_base::wait_read,
-                        [weak = weak_from_this(), opening = openings_](const error_code& error) {
-                          const auto self = weak.lock();
-                          if (self && !error && self->openings_ == opening) self->accept_some();
-                        });
+std::size_t Server::Impl::limit(Transport transport, Kind kind) const noexcept {
+  if (kind == Kind::refused) return kMaxRefused;
+  if (transport == Transport::tcp)
+    return kind == Kind::plain ? limits_.tcp_connections : limits_.tcp_streams;
+  return kind == Kind::plain ? limits_.connections : limits_.streams;
 }
 
-void Server::Impl::accept_some() {
-  if (shutting_down_) return;
-  for (int i = 0; i < kAcceptBatch; ++i) {
-    UniqueFd fd(
-        ::accept4(acceptor_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (fd) {
-      out_of_files_ = false;
-      adopt(std::move(fd));
-      continue;
-    }
-    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      pause_accepting(errno);
-      return;
-    }
-    if (errno == EAGAIN) break;
-    // Else this one client's connection broke before we came to it.
+void Server::Impl::take(UniqueFd fd, Transport transport) {
+  if (full(transport, Kind::plain) && full(transport, Kind::refused)) return;
+  if (transport == Transport::tcp) {
+    const Result<IpAddress> address = take_tcp_client(fd.get());
+    // One that is gone already, as a port scanner is.
+    if (!address) return log::debug("http: a client: {}", address.error().message());
+    return admit(std::move(fd), transport, *address);
   }
-  wait_for_clients();
-}
-
-void Server::Impl::pause_accepting(int error) {
-  if (!std::exchange(out_of_files_, true)) {
-    log::warning("control socket: {}; new clients wait until that changes",
-                 std::generic_category().message(error));
-  }
-  accept_pause_->expires_after(kAcceptPause);
-  accept_pause_->async_wait(
-      [weak = weak_from_this(), opening = openings_](const error_code& cancelled) {
-        const auto self = weak.lock();
-        if (self && !cancelled && self->openings_ == opening) self->accept_some();
-      });
-}
-
-void Server::Impl::adopt(UniqueFd fd) {
-  const bool full = count(Kind::plain) >= limits_.connections;
-  if (full && count(Kind::refused) >= kMaxRefused) return;
   const Result<os::Peer> peer = os::peer_of(fd.get());
   if (!peer) {
     log::warning("control socket: a client without credentials is turned away: {}",
                  peer.error().message());
     return;
   }
+  admit(std::move(fd), transport, *peer);
+}
+
+void Server::Impl::admit(UniqueFd fd, Transport transport, Caller caller) {
+  const bool tcp = transport == Transport::tcp;
   Protocol::socket socket(loop_);
   error_code error;
-  socket.assign(Protocol(), fd.get(), error);
+  socket.assign(tcp ? Protocol(AF_INET, IPPROTO_TCP) : Protocol(AF_UNIX, 0), fd.get(), error);
   if (error) {
-    log::warning("control socket: a client is turned away: {}", error.message());
+    log::warning("{}: a client is turned away: {}", tcp ? "http" : "control socket",
+                 error.message());
     return;
   }
   fd.release();
   const ConnectionId id = ++last_id_;
   const auto connection =
-      std::make_shared<Connection>(loop_, std::move(socket), id, *peer, limits_, hooks_);
-  const Kind kind = full ? Kind::refused : Kind::plain;
-  clients_.emplace(id, Client{connection, kind});
-  ++count(kind);
-  if (full) {
+      std::make_shared<Connection>(loop_, std::move(socket), id, caller, limits_, hooks_);
+  const Kind kind = full(transport, Kind::plain) ? Kind::refused : Kind::plain;
+  clients_.emplace(id, Client{connection, transport, kind});
+  ++count(transport, kind);
+  if (kind == Kind::refused) {
     connection->refuse(error_response(make_error(Errc::unavailable, "too many connections")));
   } else {
     connection->start();
+  }
+}
+
+// --- TCP ---------------------------------------------------------------------------------------
+
+Result<std::uint16_t> Server::Impl::listen_tcp(const Endpoint& at,
+                                               std::optional<BearerToken> token) {
+  CHECK(tcp_acceptor_ && (token || at.address.is_loopback()));
+  if (shutting_down_) return make_error(Errc::unavailable, "the agent stops");
+  if (!tcp_acceptor_->is_open() || tcp_at_ != at) {
+    close_tcp();  // the new place may be the old one's port
+    UniqueFd socket = TRY(listen_on(at));
+    TRY(tcp_acceptor_->open(std::move(socket)));
+    tcp_at_ = TRY(endpoint_of(tcp_acceptor_->native_handle()));
+    gate_.reset();
+  }
+  if (!gate_ || gate_->token() != token) {
+    end_tcp_clients();
+    gate_.emplace(at.address.is_loopback() ? Door::loopback : Door::network, std::move(token));
+  }
+  return tcp_at_->port;
+}
+
+void Server::Impl::close_tcp() {
+  if (tcp_acceptor_) tcp_acceptor_->close();
+  end_tcp_clients();
+}
+
+void Server::Impl::end_tcp_clients() {
+  const auto clients = clients_;  // closing changes the table
+  for (const auto& [id, client] : clients) {
+    if (client.transport != Transport::tcp) continue;
+    if (client.connection->streams()) {
+      client.connection->close();
+    } else {
+      client.connection->finish_soon();
+    }
   }
 }
 
@@ -239,9 +258,10 @@ std::shared_ptr<Connection> Server::Impl::find(ConnectionId id) const {
 void Server::Impl::set_kind(ConnectionId id, Kind kind) {
   const auto place = clients_.find(id);
   if (place == clients_.end()) return;
-  --count(place->second.kind);
-  place->second.kind = kind;
-  ++count(kind);
+  Client& client = place->second;
+  --count(client.transport, client.kind);
+  client.kind = kind;
+  ++count(client.transport, kind);
 }
 
 void Server::Impl::respond(ConnectionId id, Response response) {
@@ -249,9 +269,10 @@ void Server::Impl::respond(ConnectionId id, Response response) {
 }
 
 void Server::Impl::begin_stream(ConnectionId id, unsigned status, std::string_view backlog) {
-  const auto connection = find(id);
-  if (!connection || !connection->awaits_answer()) return;
-  if (count(Kind::stream) >= limits_.streams) {
+  const auto place = clients_.find(id);
+  if (place == clients_.end() || !place->second.connection->awaits_answer()) return;
+  const auto connection = place->second.connection;
+  if (full(place->second.transport, Kind::stream)) {
     connection->respond(error_response(make_error(Errc::unavailable, "too many streams")));
     post([id](Impl& self) { self.tell_gone(id); });
     return;
@@ -265,10 +286,11 @@ void Server::Impl::write_line(ConnectionId id, std::string_view line) {
 }
 
 void Server::Impl::end_stream(ConnectionId id) {
-  const auto connection = find(id);
-  if (!connection || !connection->streams()) return;
+  const auto place = clients_.find(id);
+  if (place == clients_.end() || !place->second.connection->streams()) return;
+  const auto connection = place->second.connection;
   // It goes back among the others; where those are full already, it may only finish.
-  if (count(Kind::plain) < limits_.connections) {
+  if (!full(place->second.transport, Kind::plain)) {
     set_kind(id, Kind::plain);
   } else {
     connection->finish_soon();
@@ -279,7 +301,7 @@ void Server::Impl::end_stream(ConnectionId id) {
 void Server::Impl::on_closed(ConnectionId id, bool unfinished) {
   const auto place = clients_.find(id);
   if (place == clients_.end()) return;
-  --count(place->second.kind);
+  --count(place->second.transport, place->second.kind);
   clients_.erase(place);
   if (unfinished) post([id](Impl& self) { self.tell_gone(id); });
   if (shutting_down_ && clients_.empty()) post([](Impl& self) { self.finish_shutdown(); });
@@ -291,9 +313,8 @@ void Server::Impl::tell_gone(ConnectionId id) { callbacks_.on_gone(id); }
 
 void Server::Impl::stop_accepting() {
   shutting_down_ = true;
-  error_code ignored;
-  if (acceptor_) acceptor_->close(ignored);
-  if (accept_pause_) accept_pause_->cancel();
+  if (acceptor_) acceptor_->close();
+  if (tcp_acceptor_) tcp_acceptor_->close();
   socket_.reset();  // takes the name away
 }
 
@@ -346,6 +367,10 @@ Result<void> Server::adopt(UniqueFd listening, const std::string& group) {
 }
 bool Server::group_missing() const noexcept { return impl_->group_missing(); }
 Result<bool> Server::restore_name() { return impl_->restore_name(); }
+Result<std::uint16_t> Server::listen_tcp(const Endpoint& at, std::optional<BearerToken> token) {
+  return impl_->listen_tcp(at, std::move(token));
+}
+void Server::close_tcp() { impl_->close_tcp(); }
 void Server::respond(ConnectionId connection, Response response) {
   impl_->respond(connection, std::move(response));
 }

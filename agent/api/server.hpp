@@ -7,10 +7,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "agent/api/bearer_token.hpp"
+#include "agent/base/ip_address.hpp"
 #include "agent/base/result.hpp"
 #include "agent/base/unique_fd.hpp"
 #include "agent/os/peer.hpp"
@@ -31,8 +35,8 @@ struct Request {
   std::vector<std::string> segments;
   std::map<std::string, std::string> query;
   std::string body;
-  bool accepts_ndjson = false;  // Accept: application/x-ndjson
-  os::Peer peer;
+  bool accepts_ndjson = false;   // Accept: application/x-ndjson
+  std::optional<os::Peer> peer;  // nullopt: over TCP
 };
 
 /// The bytes of an answer. They never change and are shared, so that many are sent the same ones.
@@ -53,32 +57,39 @@ struct Response {
   Body body;
   std::string content_type = "application/json";
   std::string allow;  // the Allow header, which a 405 must have: "GET, POST"
+  std::vector<std::pair<std::string, std::string>> headers = {};  // more of them
 };
 
 /// `{"error":{"code":...,"message":...}}` with the status that fits the code.
 Response error_response(const Error& error);
 unsigned http_status(Errc code) noexcept;
 
-/// HTTP/1.1 with keep-alive on a Unix stream socket; 1.0 too. Each request is answered once, now or
-/// later, by respond(), or by a stream of NDJSON lines (chunked): begin_stream(), write_line()...,
-/// end_stream(). Requests of one connection are handed over one at a time, in order. A connection
-/// that went away makes the answers do nothing. A request that breaks HTTP or a limit is answered
-/// here and never handed over.
+/// HTTP/1.1 with keep-alive on a Unix stream socket, and on TCP where told to; 1.0 too. Each
+/// request is answered once, now or later, by respond(), or by a stream of NDJSON lines (chunked):
+/// begin_stream(), write_line()..., end_stream(). Requests of one connection are handed over one at
+/// a time, in order. A connection that went away makes the answers do nothing. A request that
+/// breaks HTTP or a limit is answered here and never handed over.
 ///
-/// Gone means closed: a client that only shut down its sending side still gets its answer.
+/// Gone means closed: a client that only shut down its sending side still gets its answer; over
+/// TCP, which cannot tell the two apart, it does not.
+///
+/// Over TCP, a request is handed over only where access.hpp allows it: reading on loopback, or with
+/// the bearer token. No page of another site gets anything.
 ///
 /// Limits: 64 KiB a request (header and body), 256 connections (streams counted apart, 256 of
-/// them; one too many gets 503), 10 s from a request's first byte to its last, 60 s idle or without
-/// progress in writing, 1 MiB of unread lines a stream (then it is cut: a slow reader holds nobody
-/// up).
-/// Thread: the loop's. Never blocks. Owns: its sockets, and the socket's name. Destroy it before
-/// the loop's io_context and not from a callback; no callback runs after that.
+/// them; one too many gets 503; TCP has 64 of each of its own, which takes none from others), 10 s
+/// from a request's first byte to its last, 60 s idle or without progress in writing, 1 MiB of
+/// unread lines a stream (then it is cut: a slow reader holds nobody up). Thread: the loop's. Never
+/// blocks. Owns: its sockets, and the socket's name. Destroy it before the loop's io_context and
+/// not from a callback; no callback runs after that.
 class Server {
  public:
   struct Limits {
     std::size_t request_bytes = 64 * 1024;
     std::size_t connections = 256;
     std::size_t streams = 256;
+    std::size_t tcp_connections = 64;
+    std::size_t tcp_streams = 64;
     std::size_t stream_backlog = 1024 * 1024;
     std::chrono::milliseconds request_deadline{10'000};
     std::chrono::milliseconds idle_deadline{60'000};
@@ -109,6 +120,14 @@ class Server {
   /// Once it listens, now and then: where the socket's name was removed or replaced, binds it anew,
   /// as listen() does. True when it had to. Connections stay as they are.
   Result<bool> restore_name();
+
+  /// After listen(): serves TCP there too, instead of where it did before, and gives the port,
+  /// which the kernel chooses for port 0. Called again with nothing new, it changes nothing; with
+  /// another token, what was opened under the old one ends. nullopt: nobody may do more than read,
+  /// and then `at` has to be on loopback. Errors: bind's own; it serves no TCP then.
+  Result<std::uint16_t> listen_tcp(const Endpoint& at, std::optional<BearerToken> token);
+  /// Streams end, answers in progress are given.
+  void close_tcp();
 
   void respond(ConnectionId connection, Response response);
   /// `backlog` are whole lines, each with its newline, that are there already. Their size is the

@@ -37,6 +37,8 @@ constexpr Entry kEntries[] = {
     {Errc::method_not_allowed, "method_not_allowed", "method not allowed"},
     {Errc::too_large, "too_large", "too large"},
     {Errc::already_running, "already_running", "already running"},
+    {Errc::unauthorized, "unauthorized", "not authorized"},
+    {Errc::too_many_requests, "too_many_requests", "too many requests"},
 };
 
 const Entry* find_entry(int value) noexcept {

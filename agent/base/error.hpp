@@ -31,8 +31,10 @@ enum class Errc {
   bad_config,
   not_found,  // no such route or job
   method_not_allowed,
-  too_large,        // a request, a header, a folder past its bound
-  already_running,  // another agent owns the runtime folder
+  too_large,          // a request, a header, a folder past its bound
+  already_running,    // another agent owns the runtime folder
+  unauthorized,       // no token, or a wrong one
+  too_many_requests,  // of a kind that is counted
 };
 
 const std::error_category& andiron_category() noexcept;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "agent/api/json_body.hpp"
 #include "agent/api/request_reader.hpp"
 #include "agent/api/router.hpp"
+#include "agent/api/tcp_gate.hpp"
 #include "agent/base/check.hpp"
 
 namespace {
@@ -53,13 +55,34 @@ Router make_router() {
   return router;
 }
 
+/// Of requests over TCP: no page of another site, and no writing without the token.
+void pass_gate(const ParsedRequest& parsed) {
+  static const BearerToken token = *BearerToken::parse("0123456789abcdef");
+  static const andiron::IpAddress peer = *andiron::IpAddress::parse("127.0.0.1");
+  TcpGate gate(Door::loopback, token);
+  const auto refusal = gate.refuse(peer, parsed, andiron::SteadyTime());
+  const auto& claims = parsed.claims;
+  const auto given = claims.authorization ? bearer_of(*claims.authorization) : std::nullopt;
+  if (refusal) {
+    CHECK(refusal->status == 401 || refusal->status == 403);
+    CHECK(refusal->body.text().size() < 1000);
+    return;
+  }
+  CHECK(!claims.origin || is_same_origin(*claims.origin, claims.host));
+  if (given == "0123456789abcdef") return;
+  CHECK(is_loopback_host(claims.host));
+  CHECK(parsed.request.method == "GET" || parsed.request.method == "HEAD");
+}
+
 std::vector<Request> read_all(std::string_view text, std::size_t piece) {
   std::vector<Request> requests;
   RequestReader reader(kLimit);
   while (true) {
     const RequestReader::Step step = reader.step();
     if (step == RequestReader::Step::request) {
-      requests.push_back(reader.take().request);
+      ParsedRequest parsed = reader.take();
+      pass_gate(parsed);
+      requests.push_back(std::move(parsed.request));
       CHECK(requests.back().body.size() <= kLimit);
     } else if (step == RequestReader::Step::failed) {
       CHECK(reader.failure().status >= 400 && !reader.failure().body.text().empty());

@@ -20,11 +20,21 @@ RawClient::RawClient(const std::string& path, UniqueFd fd) : fd_(std::move(fd)) 
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size());
+  connect(reinterpret_cast<const sockaddr*>(&address), sizeof address);
+}
+
+RawClient::RawClient(const Endpoint& at) {
+  sockaddr_storage address{};
+  const socklen_t size = at.store(address);
+  fd_ = UniqueFd(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  connect(reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+void RawClient::connect(const sockaddr* address, socklen_t size) {
   const timeval patience{20, 0};
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  EXPECT_EQ(::connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0)
-      << std::strerror(errno);
+  EXPECT_EQ(::connect(fd_.get(), address, size), 0) << std::strerror(errno);
 }
 
 bool RawClient::send(std::string_view bytes) {

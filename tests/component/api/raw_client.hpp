@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "agent/base/ip_address.hpp"
 #include "agent/base/unique_fd.hpp"
 
 namespace andiron::api {
@@ -21,6 +22,8 @@ struct Answer {
 class RawClient {
  public:
   explicit RawClient(const std::string& path);
+  /// Over TCP.
+  explicit RawClient(const Endpoint& at);
   /// With a socket from before: connecting it needs no further descriptor.
   RawClient(const std::string& path, UniqueFd fd);
 
@@ -38,6 +41,7 @@ class RawClient {
   void close() { fd_.reset(); }
 
  private:
+  void connect(const sockaddr* address, socklen_t size);
   bool fill();
   std::string take(std::size_t bytes);
 

@@ -106,6 +106,14 @@ void ServerFixture::start(Server::Limits limits) {
   });
 }
 
+void ServerFixture::start_tcp(std::optional<BearerToken> token, Endpoint at) {
+  on_loop([&](Server& server) {
+    const auto port = server.listen_tcp(at, std::move(token));
+    ASSERT_TRUE(port) << port.error().message();
+    tcp_ = {at.address, *port};
+  });
+}
+
 void ServerFixture::stop() {
   std::promise<void> done;
   boost::asio::post(loop_->context_, [&] {

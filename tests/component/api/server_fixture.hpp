@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "agent/api/server.hpp"
@@ -28,6 +29,11 @@ class ServerFixture : public ::testing::Test {
   std::string path() const;
   RawClient connect() { return RawClient(path()); }
 
+  /// Serves TCP on a port of loopback that the kernel chooses, or elsewhere.
+  void start_tcp(std::optional<BearerToken> token = {}, Endpoint at = loopback());
+  RawClient connect_tcp() { return RawClient(tcp_); }
+  static Endpoint loopback() { return {*IpAddress::parse("127.0.0.1"), 0}; }
+
   /// Runs this on the loop, and waits for it.
   void on_loop(const std::function<void(Server&)>& task);
   /// Handlers that the loop has run so far.
@@ -43,6 +49,7 @@ class ServerFixture : public ::testing::Test {
 
   testing::TempDir dir_;
   bool group_missing_ = false;
+  Endpoint tcp_;
 
  private:
   class Loop;

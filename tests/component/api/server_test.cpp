@@ -50,9 +50,10 @@ TEST_F(ServerTest, HandsOverWhoAsks) {
   RawClient client = connect();
   client.send(get("/hold"));
   const Request request = next_held();
-  EXPECT_EQ(request.peer.pid, ::getpid());
-  EXPECT_EQ(request.peer.uid, ::getuid());
-  EXPECT_EQ(request.peer.gid, ::getgid());
+  ASSERT_TRUE(request.peer);
+  EXPECT_EQ(request.peer->pid, ::getpid());
+  EXPECT_EQ(request.peer->uid, ::getuid());
+  EXPECT_EQ(request.peer->gid, ::getgid());
 }
 
 TEST_F(ServerTest, AnswersPipelinedRequestsInOrder) {

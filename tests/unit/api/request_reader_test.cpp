@@ -42,6 +42,46 @@ TEST(RequestReaderTest, ReadsOneRequest) {
   EXPECT_FALSE(request.accepts_ndjson);
 }
 
+TEST(RequestReaderTest, KeepsWhatTheHeaderClaims) {
+  RequestReader reader(kLimit);
+  reader.append(
+      "GET / HTTP/1.1\r\nhOST:  box.lan:80 \r\nAuthorization: Bearer a b\r\n"
+      "Origin: http://x\r\n\r\nGET / HTTP/1.0\r\n\r\n");
+  ASSERT_EQ(reader.step(), Step::request);
+  const Claims claims = reader.take().claims;
+  EXPECT_EQ(claims.host, "box.lan:80");
+  EXPECT_EQ(claims.authorization, "Bearer a b");
+  EXPECT_EQ(claims.origin, "http://x");
+  ASSERT_EQ(reader.step(), Step::request);
+  const Claims none = reader.take().claims;
+  EXPECT_EQ(none.host, "");
+  EXPECT_FALSE(none.authorization || none.origin || none.for_other_site);
+}
+
+TEST(RequestReaderTest, KnowsAPartOfAnotherSitesPage) {
+  const auto for_other_site = [](const std::string& site, const std::string& mode) {
+    RequestReader reader(kLimit);
+    reader.append("GET / HTTP/1.1\r\nSec-Fetch-Site: " + site + "\r\nSec-Fetch-Mode: " + mode +
+                  "\r\n\r\n");
+    EXPECT_EQ(reader.step(), Step::request);
+    return reader.take().claims.for_other_site;
+  };
+  EXPECT_TRUE(for_other_site("cross-site", "no-cors"));
+  EXPECT_TRUE(for_other_site("cross-site", "cors"));
+  EXPECT_FALSE(for_other_site("cross-site", "navigate"));
+  EXPECT_FALSE(for_other_site("same-origin", "cors"));
+  EXPECT_FALSE(for_other_site("none", "navigate"));
+}
+
+TEST(RequestReaderTest, AClaimIsMadeOnce) {
+  for (const std::string name : {"Host", "Authorization", "Origin"}) {
+    RequestReader reader(kLimit);
+    reader.append("GET / HTTP/1.1\r\n" + name + ": a\r\n" + name + ": a\r\n\r\n");
+    ASSERT_EQ(reader.step(), Step::failed) << name;
+    EXPECT_EQ(reader.failure().status, 400U);
+  }
+}
+
 TEST(RequestReaderTest, ReadsByteByByte) {
   const std::string text =
       "POST /a HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc"

@@ -38,11 +38,13 @@ TEST(ResponseTest, EveryCodeHasItsStatus) {
       {Errc::unavailable, 503},
       {Errc::io_error, 500},
       {Errc::method_not_allowed, 405},
+      {Errc::unauthorized, 401},
+      {Errc::too_many_requests, 429},
       {Errc::too_large, 413},
   };
   for (const auto& [code, status] : expected)
     EXPECT_EQ(http_status(code), status) << error_name(code);
-  EXPECT_EQ(expected.size(), static_cast<std::size_t>(Errc::already_running));
+  EXPECT_EQ(expected.size(), static_cast<std::size_t>(Errc::too_many_requests));
 }
 
 TEST(ResponseTest, AnErrorIsJson) {

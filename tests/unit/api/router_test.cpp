@@ -75,13 +75,21 @@ TEST_F(RouterTest, UnknownPathsAreNotFound) {
 TEST_F(RouterTest, KnownPathsNameTheirMethods) {
   add("GET", "/v1/jobs/{id}");
   add("DELETE", "/v1/jobs/{id}");
-  for (const char* method : {"POST", "HEAD", "get", "BREW"}) {
+  for (const char* method : {"POST", "get", "BREW"}) {
     const auto answer = send(method, "/v1/jobs/7");
     ASSERT_TRUE(answer) << method;
     EXPECT_EQ(answer->status, 405U);
     EXPECT_EQ(answer->allow, "DELETE, GET");
     EXPECT_THAT(answer->body.text(), HasSubstr("\"method_not_allowed\""));
   }
+}
+
+TEST_F(RouterTest, HeadTakesTheWayOfGet) {
+  add("GET", "/v1/jobs/{id}");
+  add("POST", "/v1/warm");
+  EXPECT_FALSE(send("HEAD", "/v1/jobs/7"));
+  EXPECT_EQ(called_, "HEAD /v1/jobs/{id}");
+  EXPECT_EQ(send("HEAD", "/v1/warm")->status, 405U);
 }
 
 TEST_F(RouterTest, DoesNotEchoALongTarget) {

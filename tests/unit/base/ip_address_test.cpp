@@ -15,7 +15,8 @@ IpAddress address(const std::string& text) {
 }
 
 TEST(IpAddress, ReadsAndPrints) {
-  for (const char* text : {"0.0.0.0", "127.0.0.1", "10.20.30.40", "::", "::1", "fe80::1", "2001:db8::7"})
+  for (const char* text :
+       {"0.0.0.0", "127.0.0.1", "10.20.30.40", "::", "::1", "fe80::1", "2001:db8::7"})
     EXPECT_EQ(address(text).to_string(), text);
   EXPECT_EQ(address("2001:DB8:0::7").to_string(), "2001:db8::7");
 }
