@@ -21,6 +21,7 @@
 #include "agent/core/containers.hpp"
 #include "agent/core/doctor.hpp"
 #include "agent/core/http_api.hpp"
+#include "agent/core/http_door.hpp"
 #include "agent/core/observer.hpp"
 #include "agent/core/pressure_gate.hpp"
 #include "agent/core/protection_keeper.hpp"
@@ -123,6 +124,7 @@ class Agent::Impl {
   std::unique_ptr<Containers> containers_;
   std::unique_ptr<HttpApi> http_;
   std::unique_ptr<api::Server> server_;
+  std::unique_ptr<HttpDoor> http_door_;
   std::unique_ptr<ServiceReports> service_;
   PressureGate gate_;
   ProtectionKeeper protection_{world_};
@@ -216,6 +218,7 @@ Result<void> Agent::Impl::listen() {
   callbacks.on_gone = [this](api::ConnectionId connection) { http_->on_gone(connection); };
   server_ = std::make_unique<api::Server>(loop_, api::Server::Limits{}, std::move(callbacks));
   http_->serve_on(*server_);
+  http_door_ = std::make_unique<HttpDoor>(world_, *server_);
   TRY(take_name());
   service_ = std::make_unique<ServiceReports>(loop_, std::move(options_.service));
   return {};
@@ -326,9 +329,7 @@ void Agent::Impl::take_settings(config::Settings settings) {
   for (const config::ModelSettings& model : world_.settings.models)
     take_model(model);
   containers_->take_settings();
-  if (world_.settings.http.listen) {
-    log::warning("http.listen is set, but this version serves its control socket only");
-  }
+  http_door_->look();
   reconcile_soon();
 }
 
@@ -474,6 +475,7 @@ void Agent::Impl::find_capabilities() {
                for (os::Capability& source : containers_->capabilities()) {
                  found.push_back(std::move(source));
                }
+               found.push_back(http_door_->capability());
                for (os::Capability& one : found)
                  world_.set_capability(std::move(one));
              });
@@ -491,6 +493,7 @@ void Agent::Impl::tick() {
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
   stay_reachable();
   service_->tick(world_);
+  http_door_->tick();
   reconcile_soon();  // back-offs end, holds expire
   tick_timer_.expires_after(kTick);
   tick_timer_.async_wait([this](error_code error) {
@@ -544,6 +547,7 @@ void Agent::Impl::begin_shutdown(const char* why) {
     if (!job->ended()) job->control->cancel();
   }
   http_->end_streams();
+  http_door_->stop();
   server_->shutdown(kServerStop, [this] { loop_.stop(); });
 }
 

@@ -181,6 +181,10 @@ void HttpApi::add_model_routes() {
     const std::string& name = params.find("name")->second;
     ModelRecord* record = model_or_refuse(request.connection, name);
     if (record == nullptr) return;
+    // A walk is work, and strangers may ask over TCP: as often as we would walk by ourselves.
+    if (!request.peer && parts_.observer.walked_lately(*record)) {
+      return show_model(request.connection, name);
+    }
     const auto once = std::make_shared<bool>(false);
     const auto show = [this, once, name, connection = request.connection] {
       if (!std::exchange(*once, true)) show_model(connection, name);
@@ -443,7 +447,7 @@ void HttpApi::container_hook(const api::Request& request) {
 
 void HttpApi::events(api::Request request) {
   const EventLog& log = parts_.world.events;
-  const bool follow = flag(request, "follow");
+  const bool follow = flag(request, "follow") && request.method != "HEAD";
   std::uint64_t since = follow ? log.last() : 0;
   if (const auto given = request.query.find("since");
       given != request.query.end() && !given->second.empty()) {

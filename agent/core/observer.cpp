@@ -153,6 +153,12 @@ bool Observer::sample_due(const ModelRecord& record, SteadyTime now) const {
   return now - *record.sampled_at >= std::max(wish, gentle);
 }
 
+bool Observer::walked_lately(const ModelRecord& record) const {
+  if (!record.sampled_at) return false;
+  return world_.clock.now() - *record.sampled_at <
+         std::max<std::chrono::nanoseconds>(kSampleWanted, walk_time_ * kWalkShare);
+}
+
 void Observer::sample(ModelRecord& record, std::function<void()> then) {
   if (!record.resolved) {
     if (then) then();

@@ -35,6 +35,9 @@ class Observer {
   /// cannot be.
   void sample(ModelRecord& record, std::function<void()> then);
 
+  /// Was a sample taken so lately that the next one is to wait, in fairness to others?
+  bool walked_lately(const ModelRecord& record) const;
+
   /// The model's files are known (or known not to be there): watch what would change that.
   void watch(ModelRecord& record);
   void forget(ModelRecord& record);
