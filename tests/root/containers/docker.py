@@ -43,8 +43,9 @@ def until_story(agent, wanted):
 
 
 def capability(agent, name):
-    return next(found for found in agent.get("/v1/doctor")["capabilities"]
-                if found["name"] == name)
+    """As doctor has it; an agent that has just started does not know yet."""
+    return next((found for found in agent.get("/v1/doctor")["capabilities"]
+                 if found["name"] == name), {"state": "unknown", "reason": "", "remedy": ""})
 
 
 def until_connected(agent):
