@@ -58,6 +58,14 @@ void Containers::take_settings() {
       if (!before[container].contains(model)) warm(model);
     }
   }
+  for (const char* source : {"docker", "cgroup-watch"}) {
+    // Until the source itself says how well it sees, which takes it some milliseconds.
+    if (capabilities_.contains(source)) continue;
+    set_capability(
+        {source, os::Capability::State::off,
+         names.empty() ? "no model has \"container:NAME\" in its preload" : "just begun to look",
+         ""});
+  }
   watch_docker(names);
   watch_cgroups(names);
 }

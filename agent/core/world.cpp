@@ -29,6 +29,7 @@ void World::note(probe::EventType type, const ModelRecord& record, std::uint64_t
 }
 
 void World::set_capability(os::Capability capability) {
+  if (capabilities.empty()) return;  // not looked at yet; the list then takes it along
   for (os::Capability& known : capabilities) {
     if (known.name != capability.name) continue;
     known = std::move(capability);

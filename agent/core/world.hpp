@@ -69,7 +69,8 @@ struct World {
   /// Appends an event about a model, with the time of now.
   void note(probe::EventType type, const ModelRecord& record, std::uint64_t bytes = 0,
             std::string file = {}, std::string detail = {});
-  /// What is known of a capability changed: takes the place of the entry with that name.
+  /// What is known of a capability changed: takes the place of the entry with that name. The list
+  /// as a whole is made first, so that whoever sees one sees all of it.
   void set_capability(os::Capability capability);
   /// Ends mappings where blocking is allowed.
   void dispose(std::vector<tier::HeldFile> files);
