@@ -476,8 +476,8 @@ void Agent::Impl::find_capabilities() {
                  found.push_back(std::move(source));
                }
                found.push_back(http_door_->capability());
-               for (os::Capability& one : found)
-                 world_.set_capability(std::move(one));
+               found.push_back(protection_.capability());
+               world_.capabilities = std::move(found);
              });
 }
 

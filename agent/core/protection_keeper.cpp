@@ -60,10 +60,12 @@ ProtectionKeeper::Wish ProtectionKeeper::wish() const {
 }
 
 void ProtectionKeeper::say(os::Capability::State state, std::string reason, std::string remedy) {
-  if (std::exchange(said_, reason) != reason && state == os::Capability::State::degraded) {
+  const bool news = capability_.reason != reason;
+  if (news && state == os::Capability::State::degraded) {
     log::warning("hold protected is weaker than it should be: {}", reason);
   }
-  world_.set_capability({"protected-hold", state, std::move(reason), std::move(remedy)});
+  capability_ = {"protected-hold", state, std::move(reason), std::move(remedy)};
+  if (news) world_.set_capability(capability_);
 }
 
 }  // namespace andiron::core

@@ -17,6 +17,8 @@ class ProtectionKeeper {
 
   /// Once a second: another program, systemd above all, may have set it back.
   void tick();
+  /// As of the last tick.
+  const os::Capability& capability() const noexcept { return capability_; }
 
  private:
   struct Wish {
@@ -30,7 +32,7 @@ class ProtectionKeeper {
   bool looked_ = false;
   std::shared_ptr<const os::MemoryProtection> found_;
   std::string not_found_;
-  std::string said_;  // the last reason, to log news only
+  os::Capability capability_;
 };
 
 }  // namespace andiron::core

@@ -10,8 +10,8 @@ import urllib.parse
 
 from harness import (MIB, Agent, UnixConnection, main, pages, resident, until, write_gguf)
 
-MODEL_KEYS = {"name", "source", "files", "bytes", "state", "priority", "want", "tiers",
-              "evictions", "last_used"}
+MODEL_KEYS = {"name", "source", "files", "bytes", "state", "priority", "preload", "want",
+              "tiers", "evictions", "last_used"}
 DETAIL_KEYS = MODEL_KEYS | {"files_detail", "last_load", "last_error", "notes", "explain"}
 
 
@@ -144,7 +144,7 @@ def wrong_calls_are_named(build, folder):
                      {"hold": "tight"}, {"hold": "LOCKED"}, {"tier": "tape"}, {"tier": {}},
                      {"hold": "mapped\0"}):
             refused(call("POST", warm, body), 400, "bad_request")
-        for body in ({"tier": "vram"}, {"tier": "pinned-ram"}, {"hold": "protected"}):
+        for body in ({"tier": "vram"}, {"tier": "pinned-ram"}):
             refused(call("POST", warm, body), 503, "unavailable")
         refused(call("POST", "/v1/models/m/drop", {"keep_pages": "no"}), 400, "bad_request")
         for body in ({}, {"source": 3}, {"source": None}, {"source": ""}, {"source": "x" * 4097},
