@@ -52,6 +52,8 @@ Result<WallTime> parse_time(std::string_view text) {
   }
   const year_month_day date{year(parts[0]), month(static_cast<unsigned>(parts[1])),
                             day(static_cast<unsigned>(parts[2]))};
+  // What 64 bits of nanoseconds reach: Docker writes the year 1 for a container that never started.
+  if (parts[0] < 1678 || parts[0] > 2261) return bad();
   if (!date.ok() || parts[3] > 23 || parts[4] > 59 || parts[5] > 60) return bad();
   return WallTime(sys_days(date) + hours(parts[3]) + minutes(parts[4]) + seconds(parts[5]) +
                   milliseconds(millis));

@@ -50,9 +50,9 @@ TEST(ParseTime, IsTheInverseOfFormatTime) {
   const WallTime time(std::chrono::milliseconds(1'700'000'000'123));
   EXPECT_EQ(*parse_time(format_time(time)), time);
   EXPECT_EQ(*parse_time("2023-11-14T22:13:20Z"), WallTime(std::chrono::seconds(1'700'000'000)));
-  for (const char* text :
-       {"", "2023-11-14", "2023-13-14T22:13:20Z", "2023-11-14T24:13:20Z", "2023-11-14T22:13:20",
-        "2023-11-14T22:13:20.Z", "2023-11-14 22:13:20Z"}) {
+  for (const char* text : {"0001-01-01T00:00:00Z", "9999-01-01T00:00:00Z", "", "2023-11-14",
+                           "2023-13-14T22:13:20Z", "2023-11-14T24:13:20Z", "2023-11-14T22:13:20",
+                           "2023-11-14T22:13:20.Z", "2023-11-14 22:13:20Z"}) {
     EXPECT_FALSE(parse_time(text).has_value()) << text;
   }
 }
