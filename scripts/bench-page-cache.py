@@ -11,6 +11,7 @@ reclaim leaves them of a file that Andiron loaded (whole folios are missing), an
 with all that is resident in single pages, as a reader at random places leaves them. Exit status 0 whether targets are met or not; the table says it.
 """
 import json
+import mmap
 import os
 import resource
 import statistics
@@ -19,13 +20,20 @@ import sys
 import time
 
 # A virtual machine's host takes freed pages back for about two seconds: without this pause every
-# second round measures the host.
+# second round measures the host. And it gives them again at a price, which only those pay who fill
+# the page cache: as much memory is touched and let go just before the clock starts.
 PAUSE = 4
 # More of all CPUs' time than this used by others disturbs a round; it is then tried again, as often
 # as there are rounds in all.
 DISTURBED = 0.3
 # Where vmtouch reaches this share of what the device gives to O_DIRECT, the device is the limit.
 SATURATED = 0.9
+
+
+def touch_memory(size):
+    """What is let go stays with this machine for a second or two, for the next who asks."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
+    mmap.mmap(-1, size, flags=flags).close()
 
 
 def total_cpu():
@@ -124,6 +132,7 @@ class Bench:
             prepare, timed = contenders[name]
             prepare()
             time.sleep(PAUSE)
+            touch_memory(os.path.getsize(self.path))
             results[name] = timed()
         return results
 
@@ -154,21 +163,26 @@ def judge(what, value, target, at_least=True):
     print(f"  {what:<66} {value:6.2f}  {sign} {target:<5g} {'met' if met else 'NOT MET'}")
 
 
+def against(rounds, whom, names, speed, target, direct):
+    reached = statistics.median(r["fio O_DIRECT"][0] / min(r[name][0] for name in names)
+                                for r in rounds)
+    if reached < SATURATED:
+        judge(f"cold: speed against {whom}", speed, target)
+        return
+    print(f"  {whom}: {reached:.2f} of fio O_DIRECT, and Andiron {speed:.2f} times as fast; so")
+    judge("cold: speed against fio O_DIRECT", direct, 0.95)
+
+
 def report(rounds, hold):
     ours = f"andiron, {hold}"
     buffered = ("dd bs=1M", "fio psync", "fio io_uring")
     print(f"\n  hold {hold}:")
     vmtouch = ratio(rounds, lambda r: r["vmtouch -t"][0], ours)
     best = ratio(rounds, lambda r: min(r[name][0] for name in buffered), ours)
-    reached = ratio(rounds, lambda r: r["fio O_DIRECT"][0], "vmtouch -t")
-    if reached < SATURATED:
-        judge("cold: speed against vmtouch -t", vmtouch, 1.3)
-        judge("cold: speed against the best of dd and fio, buffered", best, 1.1)
-    else:  # The device is the limit: nobody can be that much faster than it.
-        print(f"  vmtouch -t reaches {reached:.2f} of fio O_DIRECT here; against vmtouch -t"
-              f" {vmtouch:.2f}, against the best of dd and fio {best:.2f}")
-        judge("cold: speed against fio O_DIRECT",
-              ratio(rounds, lambda r: r["fio O_DIRECT"][0], ours), 0.95)
+    direct = ratio(rounds, lambda r: r["fio O_DIRECT"][0], ours)
+    # Who comes close to the device cannot be beaten by much; then the device is what counts.
+    against(rounds, "vmtouch -t", ("vmtouch -t",), vmtouch, 1.3, direct)
+    against(rounds, "the best of dd and fio, buffered", buffered, best, 1.1, direct)
     cpu = statistics.median(r[ours][1] / max(r["vmtouch -t"][1], 1e-3) for r in rounds)
     judge("cold: CPU seconds against vmtouch's", cpu, 0.5, at_least=False)
     for holes in ("few holes", "many holes", "single pages"):
