@@ -21,9 +21,10 @@ SUITE = "bookworm"
 # and that of Debian 13.
 KERNELS = {"6.1": [SUITE], "6.12": [SUITE + "-backports", "trixie"]}
 # What the checks need, and what the agent links to; apt itself comes with mmdebstrap's variant.
+# With Podman comes crun; netavark, or apt would choose 50 MB of other plug-ins for its networks.
 # Not dbus: nobody but apt would use it, which would wait for a logind.
 PACKAGES = ["systemd", "systemd-sysv", "udev", "kmod", "util-linux-extra", "python3",
-            "busybox-static", "libfmt9", "libspdlog1.10", "liburing2", "libsystemd0", "libstdc++6"]
+            "busybox-static", "podman", "crun", "netavark", "libfmt9", "libspdlog1.10", "liburing2", "libsystemd0", "libstdc++6"]
 # All there is between the kernel and a root folder on a virtio disk.
 INITRD_MODULES = ["virtio_pci", "virtio_blk", "crc32c_generic", "ext4"]
 # Nobody logs in, nothing is upgraded, and there is no network: under emulation each costs seconds.
