@@ -17,6 +17,8 @@ foreach(unit andirond.service andiron-preload.service andiron-warm@.service)
 endforeach()
 
 install(FILES README.md DESTINATION ${doc})
+# Where the links of README.md lead.
+install(FILES docs/home-assistant.md docs/troubleshooting.md docs/upgrading.md DESTINATION ${doc}/docs)
 install(FILES configs/andiron.toml DESTINATION ${doc}/examples)
 install(DIRECTORY configs/systemd/examples/ollama.service.d configs/oci-hooks
         DESTINATION ${doc}/examples)
