@@ -2,6 +2,7 @@
 #include "agent/core/agent.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -60,6 +61,13 @@ std::optional<std::uint64_t> stall_total() {
   const auto memory = os::read_pressure("memory");
   if (!io || !memory) return std::nullopt;
   return io->some.total_us + memory->some.total_us;
+}
+
+void say_not_reloaded(const std::vector<std::string>& wrong) {
+  const log::Fields fields{.error = error_name(Errc::bad_config)};
+  for (const std::string& line : wrong)
+    log::error(fields, "{}", line);
+  log::error(fields, "the configuration stays as it was");
 }
 
 }  // namespace
@@ -292,11 +300,7 @@ void Agent::Impl::wait_for_signal() {
   signals_.async_wait([this](error_code error, int signal) {
     if (error) return;
     if (signal == SIGHUP) {
-      reload([](const std::vector<std::string>& wrong) {
-        for (const std::string& line : wrong)
-          log::error("{}", line);
-        if (!wrong.empty()) log::error("the configuration stays as it was");
-      });
+      reload([](const std::vector<std::string>&) {});
       wait_for_signal();
     } else {
       begin_shutdown(signal == SIGTERM ? "SIGTERM" : "SIGINT");
@@ -382,7 +386,11 @@ void Agent::Impl::restore(std::vector<WantedModel> wanted) {
 }
 
 void Agent::Impl::reload(ReloadDone then) {
-  if (options_.config_path.empty()) return then({"there is no configuration file to load"});
+  if (options_.config_path.empty()) {
+    const std::vector<std::string> wrong{"there is no configuration file to load"};
+    say_not_reloaded(wrong);
+    return then(wrong);
+  }
   reload_waiters_.push_back(std::move(then));
   if (!std::exchange(reloading_, true)) start_reload();
 }
@@ -399,6 +407,8 @@ void Agent::Impl::start_reload() {
                if (wrong.empty()) {
                  take_settings(std::move(compiled.settings));
                  log::info("configuration loaded: {} models", world_.settings.models.size());
+               } else {
+                 say_not_reloaded(wrong);
                }
                for (const ReloadDone& then : waiters)
                  then(wrong);
@@ -451,7 +461,7 @@ void Agent::Impl::say_if_news(std::string& said, const Result<void>& outcome, co
   if (outcome) {
     log::info("{}", over);
   } else {
-    log::warning("{}: {}", trouble, now);
+    world_.note_degraded(fmt::format("{}: {}", trouble, now));
   }
 }
 

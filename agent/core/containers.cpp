@@ -33,7 +33,7 @@ Result<std::unique_ptr<Containers>> Containers::create(World& world, Warmer& war
 void Containers::make_hook_socket(const std::string& path) {
   auto made = probe::HookSocket::create(path);
   if (!made) {
-    log::warning("{}, going on without container hooks", made.error().message());
+    world_.note_degraded(made.error().message() + ", going on without container hooks");
     return set_capability({"container-hooks", os::Capability::State::off, made.error().message(),
                            "remove what lies there, and restart the agent"});
   }
@@ -74,7 +74,7 @@ void Containers::watch_cgroups(const std::set<std::string>& names) {
   if (cgroups_ == nullptr) {
     auto started = probe::CgroupWatch::start({}, reports_);
     if (!started) {
-      log::warning("{}, going on without cgroups", started.error().message());
+      world_.note_degraded(started.error().message() + ", going on without cgroups");
       return set_capability(
           {"cgroup-watch", os::Capability::State::off, started.error().message(), ""});
     }
@@ -94,7 +94,7 @@ void Containers::watch_docker(const std::set<std::string>& names) {
     }
     auto started = probe::DockerWatch::start({*socket}, reports_);
     if (!started) {
-      log::warning("{}, going on without Docker", started.error().message());
+      world_.note_degraded(started.error().message() + ", going on without Docker");
       return set_capability({"docker", os::Capability::State::off, started.error().message(), ""});
     }
     docker_ = std::move(*started);
@@ -163,11 +163,14 @@ void Containers::note(const probe::ContainerEvent& event) {
   const bool started = event.kind == probe::ContainerEvent::Kind::started;
   probe::Event entry;
   entry.time = world_.clock.wall();
-  entry.type = started ? probe::EventType::container_started : probe::EventType::container_stopped;
+  const auto type =
+      started ? probe::EventType::container_started : probe::EventType::container_stopped;
+  entry.type = type;
   entry.by = probe::Culprit{event.pid.value_or(0), "", "", event.name};
   entry.detail = describe(event);
   world_.events.append(std::move(entry));
-  log::info("container {} {} ({})", event.name, started ? "started" : "stopped", describe(event));
+  log::info({.event = to_string(type)}, "container {} {} ({})", event.name,
+            started ? "started" : "stopped", describe(event));
 }
 
 void Containers::warm_models_of(const std::string& container) {
@@ -192,7 +195,8 @@ void Containers::warm(const std::string& model) {
     return world_.reconcile_soon();  // the planner refuses it, and says why
   }
   if (auto job = warmer_.warm(*record, std::nullopt, true); !job) {
-    log::info("{}: not warmed for its container: {}", model, job.error().message());
+    log::info({.model = model, .error = error_name(job.error().errc())},
+              "{}: not warmed for its container: {}", model, job.error().message());
   }
 }
 

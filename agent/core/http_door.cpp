@@ -100,7 +100,7 @@ void HttpDoor::report(os::Capability now) {
   if (capability_.state == State::on) {
     log::info("http: on {}", capability_.reason);
   } else if (world_.settings.http.listen) {
-    log::warning("http: off, trying again now and then: {}", capability_.reason);
+    world_.note_degraded("http: off, trying again now and then: " + capability_.reason);
   } else if (was_on) {
     log::info("http: off: {}", capability_.reason);
   }

@@ -80,6 +80,11 @@ void raise_limits() {
   }
 }
 
+void say(const Error& error) {
+  const std::string_view code = error_name(error.errc());
+  log::error({.error = code}, "{} ({})", error.message(), code);
+}
+
 std::map<std::string, std::string> read_environment() {
   std::map<std::string, std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -110,7 +115,8 @@ bool compile(const Arguments& arguments, core::AgentOptions& options) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (const int status = parse(argc, argv, arguments); status != 0) return status - 1;
-  log::start(level_of(arguments.log_level), std::getenv("JOURNAL_STREAM") != nullptr);
+  const char* journal_stream = std::getenv("JOURNAL_STREAM");
+  log::start(level_of(arguments.log_level), journal_stream != nullptr ? journal_stream : "");
 
   core::AgentOptions options;
   const bool good = compile(arguments, options);
@@ -130,14 +136,14 @@ int main(int argc, char** argv) {
   options.state_dir = std::filesystem::absolute(arguments.state_dir).string();
   auto service = os::ServiceManager::from_environment();
   if (!service) {
-    log::error("{} ({})", service.error().message(), error_name(service.error().errc()));
+    say(service.error());
     return 1;
   }
   options.service = std::move(*service);
   options.environment = read_environment();
   auto agent = core::Agent::create(std::move(options));
   if (!agent) {
-    log::error("{} ({})", agent.error().message(), error_name(agent.error().errc()));
+    say(agent.error());
     return 1;
   }
   if (!(*agent)->run()) ::_exit(0);

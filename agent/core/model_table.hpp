@@ -66,6 +66,8 @@ struct ModelRecord {
   std::uint64_t job = 0;  // 0 is none
   std::uint64_t evictions = 0;
   std::uint64_t evicted_bytes = 0;
+  std::uint64_t evicted_unsaid = 0;         // bytes that the log does not tell of yet
+  std::optional<SteadyTime> eviction_said;  // in the log, last
   std::optional<WallTime> last_used;
   std::optional<SteadyTime> last_used_steady;
   std::optional<LastLoad> last_load;

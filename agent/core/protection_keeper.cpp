@@ -6,8 +6,6 @@
 #include <memory>
 #include <utility>
 
-#include "agent/base/log.hpp"
-
 namespace andiron::core {
 namespace {
 
@@ -62,7 +60,7 @@ ProtectionKeeper::Wish ProtectionKeeper::wish() const {
 void ProtectionKeeper::say(os::Capability::State state, std::string reason, std::string remedy) {
   const bool news = capability_.reason != reason;
   if (news && state == os::Capability::State::degraded) {
-    log::warning("hold protected is weaker than it should be: {}", reason);
+    world_.note_degraded("hold protected is weaker than it should be: " + reason);
   }
   capability_ = {"protected-hold", state, std::move(reason), std::move(remedy)};
   if (news) world_.set_capability(capability_);

@@ -6,6 +6,14 @@
 #include "agent/base/log.hpp"
 
 namespace andiron::core {
+namespace {
+
+void say_not_warmed(const ModelRecord& record, const Error& error) {
+  log::warning({.model = record.name, .error = error_name(error.errc())}, "{}: {}", record.name,
+               error.message());
+}
+
+}  // namespace
 
 policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
   policy::Facts facts;
@@ -66,7 +74,7 @@ void Reconciler::run() {
         break;
       case policy::Step::Kind::warm: {
         const auto job = warmer_->warm(*record, std::nullopt, false);
-        if (!job) log::warning("{}: {}", record->name, job.error().message());
+        if (!job) say_not_warmed(*record, job.error());
         break;
       }
       case policy::Step::Kind::refuse:
@@ -92,16 +100,17 @@ Result<Hold> Reconciler::admit(ModelRecord& record) {
 
 void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
   if (step.kind == policy::Step::Kind::release) {
-    log::info("{}: let go: {}", record.name, step.reason);
+    log::info({.model = record.name}, "{}: let go: {}", record.name, step.reason);
     record.wanted = false;
     warmer_->drop(record, false, {});
   } else if (step.kind == policy::Step::Kind::demote && step.hold == Hold::cached) {
-    log::info("{}: held as cached from now on: {}", record.name, step.reason);
+    log::info({.model = record.name}, "{}: held as cached from now on: {}", record.name,
+              step.reason);
     world_.dispose(world_.store.demote_to_cached(record.name));
     if (record.wanted_hold() != Hold::cached) record.back_off_from(world_.clock.now());
   } else if (step.kind == policy::Step::Kind::demote) {
     const auto job = warmer_->warm(record, std::nullopt, false);
-    if (!job) log::warning("{}: {}", record.name, job.error().message());
+    if (!job) say_not_warmed(record, job.error());
   }
 }
 

@@ -210,7 +210,8 @@ void Warmer::take_resolution(ModelRecord& record, ResolvedModel fresh) {
     }
     record.stale = record.ever_warmed && record.wanted;
     world_.note(probe::EventType::model_changed, record, fresh.source.bytes);
-    log::info("{}: its files changed; the new ones are taken", record.name);
+    log::info({.model = record.name, .event = to_string(probe::EventType::model_changed)},
+              "{}: its files changed; the new ones are taken", record.name);
     give_up(record, make_error(Errc::stale, record.name));
   }
   ++world_.resolutions;
@@ -224,16 +225,26 @@ void Warmer::take_resolution(ModelRecord& record, ResolvedModel fresh) {
 void Warmer::fail_resolution(ModelRecord& record, Error error) {
   const Errc code = error.errc();
   const bool news = !record.resolve_error || record.resolve_error->errc() != code;
-  if (news) log::warning("{}: {} ({})", record.name, error.message(), error_name(code));
-  if (record.resolved && !ends_holds(code)) {
+  const bool keeps = record.resolved && !ends_holds(code);
+  const bool gone = code == Errc::source_not_found || code == Errc::incomplete_shards;
+  std::optional<probe::EventType> event;
+  if (!keeps && news && gone) {
+    event = probe::EventType::model_missing;
+  } else if (!keeps && record.resolved) {
+    event = probe::EventType::model_changed;
+  }
+  if (news || event) {
+    log::warning(
+        {.model = record.name, .event = event ? to_string(*event) : "", .error = error_name(code)},
+        "{}: {} ({})", record.name, error.message(), error_name(code));
+  }
+  if (keeps) {
     record.last_error = std::move(error);
     return;
   }
-  const bool gone = code == Errc::source_not_found || code == Errc::incomplete_shards;
-  if (news && gone) {
-    world_.note(probe::EventType::model_missing, record, record.bytes(), {}, error.message());
-  } else if (record.resolved) {
-    world_.note(probe::EventType::model_changed, record, 0, {}, error.message());
+  if (event) {
+    const bool missing = *event == probe::EventType::model_missing;
+    world_.note(*event, record, missing ? record.bytes() : 0, {}, error.message());
   }
   for (const tier::FileKey& key : record.keys())
     world_.dispose(world_.store.forget(key));
@@ -371,10 +382,15 @@ void Warmer::finish(Job& job) {
   if ((resident && *resident < record->bytes()) || job.lock_limit) record->back_off_from(now);
   world_.note(probe::EventType::model_warmed, *record, record->bytes(), {},
               job.lock_limit.value_or(""));
-  log::info("{}: warm, {} read in {}", record->name, format_bytes(job.bytes_read),
-            format_duration(
-                std::chrono::duration_cast<std::chrono::milliseconds>(now - job.started_steady)));
-  if (job.lock_limit) log::warning("{}: {} (lock_limit)", record->name, *job.lock_limit);
+  log::info(
+      {.model = record->name, .event = to_string(probe::EventType::model_warmed), .job = job.id},
+      "{}: warm, {} read in {}", record->name, format_bytes(job.bytes_read),
+      format_duration(
+          std::chrono::duration_cast<std::chrono::milliseconds>(now - job.started_steady)));
+  if (job.lock_limit) {
+    log::warning({.model = record->name, .job = job.id, .error = error_name(Errc::lock_limit)},
+                 "{}: {} (lock_limit)", record->name, *job.lock_limit);
+  }
   end(job, JobState::done);
 }
 
@@ -391,7 +407,11 @@ void Warmer::finish_failed(Job& job, ModelRecord& record) {
   if (!record.resolve_error) record.last_error = job.error;
   if (job.requested && !job.wanted_before) record.wanted = false;
   world_.note(probe::EventType::job_failed, record, 0, {}, job.error->message());
-  log::warning("{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
+  log::warning({.model = record.name,
+                .event = to_string(probe::EventType::job_failed),
+                .job = job.id,
+                .error = error_name(code)},
+               "{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
   end(job, JobState::failed);
 }
 

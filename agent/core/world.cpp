@@ -28,6 +28,15 @@ void World::note(probe::EventType type, const ModelRecord& record, std::uint64_t
   events.append(std::move(event));
 }
 
+void World::note_degraded(std::string_view what) {
+  probe::Event event;
+  event.time = clock.wall();
+  event.type = probe::EventType::agent_degraded;
+  event.detail = what;
+  log::warning({.event = to_string(event.type)}, "{}", what);
+  events.append(std::move(event));
+}
+
 void World::set_capability(os::Capability capability) {
   if (capabilities.empty()) return;  // not looked at yet; the list then takes it along
   for (os::Capability& known : capabilities) {

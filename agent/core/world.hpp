@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/base/clock.hpp"
@@ -69,6 +70,9 @@ struct World {
   /// Appends an event about a model, with the time of now.
   void note(probe::EventType type, const ModelRecord& record, std::uint64_t bytes = 0,
             std::string file = {}, std::string detail = {});
+  /// Something works less well than it is meant to: says so in the log and as an event, once each
+  /// time that it begins.
+  void note_degraded(std::string_view what);
   /// What is known of a capability changed: takes the place of the entry with that name. The list
   /// as a whole is made first, so that whoever sees one sees all of it.
   void set_capability(os::Capability capability);

@@ -152,6 +152,22 @@ def journal():
     return "\n".join(f"<{entry['PRIORITY']}> {entry['MESSAGE']}" for entry in own)
 
 
+def journal_fields():
+    """service: the journal finds records by their model and by their event"""
+    until_held()
+
+    def warmed():
+        lines = sh("journalctl", "-b", "-q", "-u", "andirond.service", "ANDIRON_MODEL=assistant",
+                   "ANDIRON_EVENT=model.warmed", "-o", "json", "--no-pager", check=False).splitlines()
+        return [json.loads(line) for line in lines]
+    entry = until("the record of a warm", warmed)[-1]
+    assert entry["MESSAGE"].startswith("assistant: warm, "), entry
+    assert entry["SYSLOG_IDENTIFIER"] == "andirond" and entry["PRIORITY"] == "6", entry
+    assert int(entry["ANDIRON_JOB"]) > 0, entry
+    assert entry["CODE_FILE"] == "agent/core/warmer.cpp", entry
+    return json.dumps({key: value for key, value in entry.items() if key.startswith("ANDIRON_")})
+
+
 def security():
     """service: how far it is confined, by systemd-analyze security"""
     text = sh("systemd-analyze", "security", "--no-pager", "andirond.service", check=False)
@@ -374,7 +390,8 @@ def purge():
 
 
 BOOTS = {
-    "install": [install, reload_takes_configuration, watchdog, journal, security, prepare_preload],
+    "install": [install, reload_takes_configuration, watchdog, journal, journal_fields, security,
+                prepare_preload],
     "preload": [resident_before_reader, booted_whole, stop_and_start, kill, podman_hook, protected,
                 prepare_missing],
     "missing": [missing_model, purge],
