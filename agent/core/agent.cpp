@@ -29,6 +29,7 @@
 #include "agent/core/reconciler.hpp"
 #include "agent/core/runtime_dir.hpp"
 #include "agent/core/service_reports.hpp"
+#include "agent/core/single_agent.hpp"
 #include "agent/core/slow_lane.hpp"
 #include "agent/core/state_file.hpp"
 #include "agent/core/version.hpp"
@@ -136,6 +137,7 @@ class Agent::Impl {
   std::unique_ptr<ServiceReports> service_;
   PressureGate gate_;
   ProtectionKeeper protection_{world_};
+  SingleAgent single_{world_};
 
   asio::signal_set signals_{loop_};
   asio::steady_timer tick_timer_{loop_};
@@ -178,6 +180,7 @@ Result<void> Agent::Impl::start() {
   TRY(watch_fds());
   wait_for_signal();
   find_capabilities();
+  single_.start(options_.runtime_dir == kMachineRuntimeDir);
   take_settings(std::move(options_.settings));
   load_models();
   tick();
@@ -487,6 +490,7 @@ void Agent::Impl::find_capabilities() {
                }
                found.push_back(http_door_->capability());
                found.push_back(protection_.capability());
+               found.push_back(single_.capability());
                world_.capabilities = std::move(found);
              });
 }
@@ -498,6 +502,7 @@ void Agent::Impl::tick() {
   slow_->tick();
   observer_->tick();
   containers_->tick();
+  single_.tick();
   protection_.tick();
   warmer_->forget_ad_hoc();
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();

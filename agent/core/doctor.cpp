@@ -19,7 +19,9 @@ std::vector<os::Capability> agent_capabilities(bool group_missing, const std::st
   std::vector<os::Capability> found;
   if (group_missing) {
     found.push_back({"control-socket", State::degraded,
-                     fmt::format("there is no group \"andiron\": only root may use {}", socket),
+                     fmt::format("there is no group \"andiron\", or it could not be given the "
+                                 "socket: only root may use {}",
+                                 socket),
                      "groupadd --system andiron, add its users, and restart the agent"});
   } else {
     found.push_back({"control-socket", State::on,

@@ -11,6 +11,7 @@
 #include "agent/base/log.hpp"
 #include "agent/config/compile.hpp"
 #include "agent/core/agent.hpp"
+#include "agent/core/runtime_dir.hpp"
 #include "agent/core/version.hpp"
 
 extern char** environ;
@@ -24,7 +25,7 @@ constexpr const char* kDefaultConfig = "/etc/andiron/andiron.toml";
 struct Arguments {
   std::string config = kDefaultConfig;
   bool config_given = false;
-  std::string runtime_dir = "/run/andiron";
+  std::string runtime_dir = core::kMachineRuntimeDir;
   std::string state_dir = "/var/lib/andiron";
   std::string log_level = "info";
   bool foreground = false;

@@ -46,6 +46,7 @@ void ProtectionKeeper::tick() {
 /// low promises little and is there for all that the budget allows; min can get somebody killed,
 /// and is for what is held with it.
 ProtectionKeeper::Wish ProtectionKeeper::wish() const {
+  if (world_.yields_to) return {};  // what is only cached is anybody's
   switch (world_.settings.budget.protection) {
     case config::Protection::off:
       return {};

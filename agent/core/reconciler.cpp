@@ -23,6 +23,7 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
   facts.headroom = world_.memory.headroom;
   facts.locked = world_.store.locked_bytes();
   facts.under_pressure = world_.memory.under_pressure;
+  facts.another_holds = world_.yields_to.has_value();
   facts.unified_memory = world_.memory.unified.unified;
   std::map<tier::FileKey, std::uint64_t> numbers;  // equal for equal inodes
   world_.models.each([&](const ModelRecord& record) {
@@ -95,7 +96,7 @@ Result<Hold> Reconciler::admit(ModelRecord& record) {
     ModelRecord* other = world_.models.find(step.model);
     if (other != nullptr && other != &record) free_memory(step, *other);
   }
-  return record.wanted_hold();
+  return world_.hold_for(record);
 }
 
 void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
@@ -107,7 +108,11 @@ void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
     log::info({.model = record.name}, "{}: held as cached from now on: {}", record.name,
               step.reason);
     world_.dispose(world_.store.demote_to_cached(record.name));
-    if (record.wanted_hold() != Hold::cached) record.back_off_from(world_.clock.now());
+    if (world_.yields_to) {
+      record.lock_limit = *world_.yields_to + " holds models on this machine";
+    } else if (record.wanted_hold() != Hold::cached) {
+      record.back_off_from(world_.clock.now());
+    }
   } else if (step.kind == policy::Step::Kind::demote) {
     const auto job = warmer_->warm(record, std::nullopt, false);
     if (!job) say_not_warmed(record, job.error());

@@ -8,6 +8,9 @@
 
 namespace andiron::core {
 
+/// Where the machine's agent has it; one that is told another folder is for a try or a test.
+inline constexpr const char* kMachineRuntimeDir = "/run/andiron";
+
 /// The runtime folder, owned by this process until it ends, however it ends: the kernel drops the
 /// lock of a killed agent, so that what lies there (its socket) may be replaced.
 class RuntimeDir {

@@ -289,6 +289,9 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
   auto hold = hooks_.admit(record);
   if (!hold) return stop(std::move(hold).error());
   job.hold = *hold;
+  if (world_.yields_to && job.hold < record.wanted_hold()) {
+    job.lock_limit = *world_.yields_to + " holds models on this machine";
+  }
 
   const ResolvedModel& model = *record.resolved;
   std::vector<tier::FillRequest> requests(model.devices.size());

@@ -47,6 +47,10 @@ void World::set_capability(os::Capability capability) {
   capabilities.push_back(std::move(capability));
 }
 
+Hold World::hold_for(const ModelRecord& record) const noexcept {
+  return yields_to ? Hold::cached : record.wanted_hold();
+}
+
 void World::dispose(std::vector<tier::HeldFile> files) {
   if (files.empty()) return;
   slow.run([files = std::move(files)]() mutable { files.clear(); });

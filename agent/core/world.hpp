@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,6 +58,9 @@ struct World {
   /// What keeps pages that are held as `protected`; where nothing does, why.
   std::shared_ptr<const os::MemoryProtection> protection;
   std::string unprotected;
+  /// Another agent of this machine that holds models, so that this one holds nothing firmer than
+  /// `cached`: in words. Set by SingleAgent.
+  std::optional<std::string> yields_to;
   /// Counts the times that some model's files turned out to be other ones.
   std::uint64_t resolutions = 0;
   /// For people: weights that several models have, shared or twice.
@@ -76,6 +80,8 @@ struct World {
   /// What is known of a capability changed: takes the place of the entry with that name. The list
   /// as a whole is made first, so that whoever sees one sees all of it.
   void set_capability(os::Capability capability);
+  /// As the model wants it, or `cached` while another agent holds models.
+  Hold hold_for(const ModelRecord& record) const noexcept;
   /// Ends mappings where blocking is allowed.
   void dispose(std::vector<tier::HeldFile> files);
   void dispose(std::optional<tier::HeldFile> file);

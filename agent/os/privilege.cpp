@@ -18,11 +18,23 @@ bool has_effective_capability(unsigned capability) {
   return (data[capability / 32].effective & (1U << (capability % 32))) != 0;
 }
 
-bool in_first_user_namespace() {
-  // Its inode in nsfs is fixed: PROC_USER_INIT_INO, include/linux/proc_ns.h.
-  constexpr ino_t kFirstUserNamespace = 0xEFFFFFFD;
+namespace {
+
+/// The first namespaces have fixed inodes in nsfs: include/linux/proc_ns.h. True, too, where there
+/// are no such namespaces.
+bool is_first(const char* path, ino_t first) {
   struct stat status {};
-  return ::stat("/proc/self/ns/user", &status) != 0 || status.st_ino == kFirstUserNamespace;
+  return ::stat(path, &status) != 0 || status.st_ino == first;
+}
+
+}  // namespace
+
+bool in_first_user_namespace() {
+  return is_first("/proc/self/ns/user", 0xEFFFFFFD);  // PROC_USER_INIT_INO
+}
+
+bool in_first_process_namespace() {
+  return is_first("/proc/self/ns/pid", 0xEFFFFFFC);  // PROC_PID_INIT_INO
 }
 
 }  // namespace andiron::os

@@ -11,4 +11,7 @@ bool has_effective_capability(unsigned capability);
 /// container) capabilities rule only over what belongs to that namespace.
 bool in_first_user_namespace();
 
+/// Whether this process is in the machine's own process namespace, and so may see all processes.
+bool in_first_process_namespace();
+
 }  // namespace andiron::os

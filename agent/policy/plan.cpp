@@ -97,6 +97,10 @@ class Planner {
     return step.kind == Step::Kind::release || step.kind == Step::Kind::demote;
   }
 
+  Hold target_of(const ModelFacts& model) const {
+    return facts_.another_holds ? Hold::cached : model.wanted_hold.value_or(Hold::mapped);
+  }
+
   void consider(const ModelFacts& model) {
     if (!model.wanted || expired(model, now_)) {
       if (!model.held || model.busy) return;  // the end of its job lets go of it
@@ -105,8 +109,13 @@ class Planner {
                        : "nobody wants it kept");
       return;
     }
+    if (facts_.another_holds && holds_firmly(model)) {
+      add(model, Step::Kind::demote, Hold::cached,
+          "another andirond holds models on this machine, so that this one only caches them");
+      return;
+    }
     if (model.files.empty()) return;  // not resolved, and so of no known size
-    const Hold target = model.wanted_hold.value_or(Hold::mapped);
+    const Hold target = target_of(model);
     if (model.tier != Tier::page_cache) {
       add(model, Step::Kind::refuse, target,
           fmt::format("its tier, {}, is not in this version", to_string(model.tier)),

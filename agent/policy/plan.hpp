@@ -49,6 +49,7 @@ struct Facts {
   std::uint64_t headroom = 0;
   std::uint64_t locked = 0;  // by Andiron: what memory_available lacks because of it
   bool under_pressure = false;
+  bool another_holds = false;  // an agent that was first: this one only caches
   bool unified_memory = false;
 };
 

@@ -186,12 +186,15 @@ class Agent:
         self.launch()
         until("the agent to answer", self.answers)
 
+    def folder_options(self):
+        return ["--runtime-dir", self.run_dir, "--state-dir", self.state_dir]
+
     def launch(self):
         """start(), but not waited for."""
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 self.wrap + [os.path.join(self.bin, "andirond"), "--config", self.config_path,
-                             "--runtime-dir", self.run_dir, "--state-dir", self.state_dir],
+                             *self.folder_options()],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=self.pass_fds,
                 env={**os.environ, **self.environment})
 

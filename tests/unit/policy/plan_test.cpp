@@ -82,6 +82,23 @@ TEST(Plan, WhatCannotBeLockedNowIsNotTriedAtOnce) {
   EXPECT_EQ(brief(plan(facts, kNow + minutes(2))), "warm a locked");
 }
 
+TEST(Plan, WhileAnotherAgentHoldsThisOneCachesOnly) {
+  Facts facts = machine(32 * kGiB, kGiB);
+  facts.models = {held(model("a", 1, 5 * kGiB), Hold::locked), model("b", 2, 5 * kGiB),
+                  held(model("c", 3, kGiB), Hold::cached)};
+  facts.models[0].wanted_hold = Hold::locked;
+  facts.models[0].state = ModelState::partial;
+  facts.another_holds = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "demote a cached; warm b cached");
+  facts.models[0].busy = true;  // what its job brings goes, too
+  EXPECT_EQ(brief(plan(facts, kNow)), "demote a cached; warm b cached");
+  facts.another_holds = false;
+  facts.budget = 16 * kGiB;
+  facts.models[0] = held(model("a", 1, 5 * kGiB), Hold::cached);
+  facts.models[0].wanted_hold = Hold::locked;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm a locked; warm b mapped; warm c mapped");
+}
+
 TEST(Plan, HigherPriorityGetsTheBudgetAndLowerOneYields) {
   Facts facts = machine(32 * kGiB, 8 * kGiB);
   facts.models = {held(model("low", 1, 5 * kGiB), Hold::mapped), model("high", 2, 5 * kGiB)};
