@@ -11,8 +11,8 @@ declare -A groups=(
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
            libsystemd-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
-          python3-venv dpkg-dev file lintian man-db systemd zsh"
-  [docker]="docker.io busybox-static"
+          python3-venv dpkg-dev file lintian man-db systemd zsh python3-yaml"
+  [docker]="docker.io busybox-static mmdebstrap"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
   [quickstart]="python3"

@@ -171,12 +171,15 @@ def source_line(uri, suite):
     return f"deb {signed}{uri} {suite} main\n"
 
 
-def make_tree(tree, uri):
-    # How apt on this machine reaches its mirror: proxies, and leave to take an older snapshot.
+def apt_options():
+    """How apt on this machine reaches its mirror: proxies, and leave to take an older snapshot."""
     wanted = re.compile(r'Acquire::(https?::.*|Check-Valid-Until|Check-Date|Retries) ".+";$')
-    ways = [line for line in run(["apt-config", "dump"]).splitlines() if wanted.match(line)]
+    return [line for line in run(["apt-config", "dump"]).splitlines() if wanted.match(line)]
+
+
+def make_tree(tree, uri):
     run(["mmdebstrap", "--mode=root", "--variant=apt", "--format=directory",
-         "--include=" + ",".join(PACKAGES), *(f"--aptopt={line}" for line in ways),
+         "--include=" + ",".join(PACKAGES), *(f"--aptopt={line}" for line in apt_options()),
          *(f"--dpkgopt=path-exclude={path}" for path in LEFT_OUT), SUITE, tree, "-"],
         input=source_line(uri, SUITE))
     # What it took from this machine's apt stays on this machine.

@@ -25,9 +25,12 @@ usr/share/man/man8/andirond.8.gz
 usr/share/man/man1/andironctl.1.gz
 usr/share/man/man5/andiron.toml.5.gz
 usr/share/doc/andiron/README.md
+usr/share/doc/andiron/docs/container.md
 usr/share/doc/andiron/docs/home-assistant.md
 usr/share/doc/andiron/docs/troubleshooting.md
 usr/share/doc/andiron/docs/upgrading.md
+usr/share/doc/andiron/packaging/compose.nas.yaml
+usr/share/doc/andiron/packaging/compose.runtime.yaml
 usr/share/doc/andiron/copyright
 usr/share/doc/andiron/changelog.gz
 usr/share/doc/andiron/examples/andiron.toml
