@@ -106,6 +106,7 @@ class Agent::Impl {
   void find_capabilities();
 
   Result<void> watch_fds();
+  Result<void> watch_hooks();
   Result<void> on_readable(int fd, asio::posix::stream_descriptor::wait_type type,
                            std::function<void()> handle);
   void wait_on(asio::posix::stream_descriptor& descriptor,
@@ -143,6 +144,7 @@ class Agent::Impl {
   asio::steady_timer tick_timer_{loop_};
   asio::steady_timer fast_timer_{loop_};
   std::list<asio::posix::stream_descriptor> descriptors_;
+  asio::posix::stream_descriptor* hooks_ = nullptr;  // one of them: another socket may follow it
   UniqueFd mounts_;
   bool fast_ticking_ = false;
   bool reconcile_posted_ = false;
@@ -153,6 +155,7 @@ class Agent::Impl {
   std::optional<SteadyTime> persist_again_;  // the last try failed
   std::string persist_trouble_;              // as it was last said; empty: none
   std::string reach_trouble_;
+  std::string hooks_trouble_;
   bool stopping_ = false;
   std::vector<WantedModel> wanted_at_stop_;
   SteadyTime started_;
@@ -256,17 +259,26 @@ Result<void> Agent::Impl::watch_fds() {
     containers_->collect();
     if (warmer_->jobs().running() > 0) fast_tick();
   }));
-  if (containers_->hook_fd() >= 0) {
-    TRY(on_readable(containers_->hook_fd(), Descriptor::wait_read, [this] {
-      containers_->collect_hooks();
-      if (warmer_->jobs().running() > 0) fast_tick();
-    }));
-  }
+  TRY(watch_hooks());
   mounts_ = UniqueFd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   if (mounts_) {  // POLLPRI when the mount table changes
     TRY(on_readable(mounts_.get(), Descriptor::wait_error,
                     [this] { observer_->on_mount_change(); }));
   }
+  return {};
+}
+
+Result<void> Agent::Impl::watch_hooks() {
+  if (hooks_ != nullptr) {
+    descriptors_.remove_if([this](const auto& descriptor) { return &descriptor == hooks_; });
+    hooks_ = nullptr;
+  }
+  if (containers_->hook_fd() < 0) return {};
+  TRY(on_readable(containers_->hook_fd(), asio::posix::stream_descriptor::wait_read, [this] {
+    containers_->collect_hooks();
+    if (warmer_->jobs().running() > 0) fast_tick();
+  }));
+  hooks_ = &descriptors_.back();
   return {};
 }
 
@@ -516,7 +528,7 @@ void Agent::Impl::tick() {
   });
 }
 
-/// Whoever empties /run takes our name there with it; a few calls on a tmpfs a second see that.
+/// Whoever empties /run takes our names there with it; a few calls on a tmpfs a second see that.
 void Agent::Impl::stay_reachable() {
   const auto restore = [&]() -> Result<void> {
     if (!runtime_.in_place()) runtime_ = TRY(RuntimeDir::open(runtime_.path()));
@@ -527,6 +539,13 @@ void Agent::Impl::stay_reachable() {
   };
   say_if_news(reach_trouble_, restore(), "nobody can reach this agent by its socket",
               "the control socket can be reached again");
+  if (!runtime_.in_place()) return;  // another agent's, or about to be ours again
+  const auto restore_hooks = [&]() -> Result<void> {
+    if (TRY(containers_->restore_hooks())) TRY(watch_hooks());
+    return {};
+  };
+  say_if_news(hooks_trouble_, restore_hooks(), "going on without container hooks",
+              "container hooks can report again");
 }
 
 void Agent::Impl::fast_tick() {

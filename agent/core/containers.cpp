@@ -25,21 +25,48 @@ Result<std::unique_ptr<Containers>> Containers::create(World& world, Warmer& war
                                                        const std::string& runtime_dir) {
   auto reports = TRY(probe::ContainerMailbox::create());
   std::unique_ptr<Containers> made(
-      new Containers(world, warmer, std::make_shared<probe::ContainerMailbox>(std::move(reports))));
-  made->make_hook_socket(runtime_dir + "/hook.sock");
+      new Containers(world, warmer, std::make_shared<probe::ContainerMailbox>(std::move(reports)),
+                     runtime_dir + "/hook.sock"));
+  [[maybe_unused]] const auto hooks = made->make_hook_socket();  // tried again, and said then
   return made;
 }
 
-void Containers::make_hook_socket(const std::string& path) {
-  auto made = probe::HookSocket::create(path);
+Result<void> Containers::make_hook_socket() {
+  hooks_.reset();
+  auto made = probe::HookSocket::create(hook_path_);
   if (!made) {
-    world_.note_degraded(made.error().message() + ", going on without container hooks");
-    return set_capability({"container-hooks", os::Capability::State::off, made.error().message(),
-                           "remove what lies there, and restart the agent"});
+    set_capability({"container-hooks", os::Capability::State::off, made.error().message(),
+                    "remove what lies there"});
+    return std::move(made).error();
   }
   hooks_.emplace(std::move(*made));
-  set_capability({"container-hooks", os::Capability::State::on,
-                  fmt::format("root's container runtimes may report to {}", path), ""});
+  say_hooks();
+  return {};
+}
+
+Result<bool> Containers::restore_hooks() {
+  if (hooks_ && hooks_->in_place()) return false;
+  const bool removed = hooks_.has_value();
+  if (removed) {
+    collect_hooks();  // what came while it could be reached
+    dropped_hooks_ += hooks_->dropped();
+  }
+  TRY(make_hook_socket());
+  if (removed) log::warning("{} was removed or replaced, and is made anew", hook_path_);
+  return true;
+}
+
+void Containers::say_hooks() {
+  if (!hooks_) return;
+  std::string reason = fmt::format("root's container runtimes may report to {}", hook_path_);
+  const std::uint64_t dropped = dropped_hooks_ + hooks_->dropped();
+  if (dropped + bad_hooks_ > 0) {
+    reason += fmt::format("; dropped so far: {} of strangers or too long, {} that made no sense",
+                          dropped, bad_hooks_);
+  }
+  const auto known = capabilities_.find("container-hooks");
+  if (known != capabilities_.end() && known->second.reason == reason) return;
+  set_capability({"container-hooks", os::Capability::State::on, std::move(reason), ""});
 }
 
 void Containers::take_settings() {
@@ -201,6 +228,7 @@ void Containers::warm(const std::string& model) {
 }
 
 void Containers::tick() {
+  say_hooks();
   for (const std::string& container : table_.due(world_.clock.now()))
     warm_models_of(container);
   for (const std::string& model : std::exchange(again_, {}))

@@ -26,7 +26,8 @@ namespace andiron::core {
 /// are followed. Thread: the control loop's. Never blocks.
 class Containers {
  public:
-  /// Makes hook.sock in the runtime folder; where that cannot be, `doctor` says so.
+  /// Makes hook.sock in the runtime folder; where that cannot be, `doctor` says so, and
+  /// restore_hooks() why.
   static Result<std::unique_ptr<Containers>> create(World& world, Warmer& warmer,
                                                     const std::string& runtime_dir);
 
@@ -40,6 +41,9 @@ class Containers {
   /// Reports of hooks: readable, then collect_hooks(). -1 where there is no socket.
   int hook_fd() const noexcept { return hooks_ ? hooks_->fd() : -1; }
   void collect_hooks();
+  /// Where the hooks' socket was removed or replaced, or could not be made, makes it anew. True
+  /// when it did: hook_fd() is another one then. The caller owns the runtime folder.
+  Result<bool> restore_hooks();
 
   struct Reported {
     probe::ContainerEvent event;
@@ -55,12 +59,17 @@ class Containers {
   std::vector<os::Capability> capabilities() const;
 
  private:
-  Containers(World& world, Warmer& warmer, std::shared_ptr<probe::ContainerMailbox> reports)
-      : world_(world), warmer_(warmer), reports_(std::move(reports)) {}
+  Containers(World& world, Warmer& warmer, std::shared_ptr<probe::ContainerMailbox> reports,
+             std::string hook_path)
+      : world_(world),
+        warmer_(warmer),
+        reports_(std::move(reports)),
+        hook_path_(std::move(hook_path)) {}
 
   void watch_docker(const std::set<std::string>& names);
   void watch_cgroups(const std::set<std::string>& names);
-  void make_hook_socket(const std::string& path);
+  Result<void> make_hook_socket();
+  void say_hooks();
   void take_hook(const std::string& text);
   /// Gives the containers whose models are to be warmed, and has them warmed.
   std::vector<std::string> take_event(probe::ContainerEvent event);
@@ -79,8 +88,10 @@ class Containers {
   std::optional<std::string> docker_socket_;
   std::unique_ptr<probe::DockerWatch> docker_;
   std::unique_ptr<probe::CgroupWatch> cgroups_;
+  const std::string hook_path_;
   std::optional<probe::HookSocket> hooks_;
-  std::uint64_t bad_hooks_ = 0;  // reports that were none
+  std::uint64_t bad_hooks_ = 0;      // reports that were none
+  std::uint64_t dropped_hooks_ = 0;  // of sockets before this one
 };
 
 }  // namespace andiron::core

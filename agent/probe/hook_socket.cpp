@@ -59,14 +59,26 @@ Result<HookSocket> HookSocket::create(const std::string& path) {
       ::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return make_system_error(errno, path);
   }
-  return HookSocket(std::move(fd), path);
+  struct stat named {};
+  if (::lstat(path.c_str(), &named) != 0) return make_system_error(errno, path);
+  return HookSocket(std::move(fd), path, named.st_dev, named.st_ino);
 }
 
 HookSocket::HookSocket(HookSocket&& other) noexcept
-    : fd_(std::move(other.fd_)), path_(std::exchange(other.path_, {})), dropped_(other.dropped_) {}
+    : fd_(std::move(other.fd_)),
+      path_(std::exchange(other.path_, {})),
+      device_(other.device_),
+      inode_(other.inode_),
+      dropped_(other.dropped_) {}
 
 HookSocket::~HookSocket() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (in_place()) ::unlink(path_.c_str());
+}
+
+bool HookSocket::in_place() const noexcept {
+  struct stat named {};
+  return !path_.empty() && ::lstat(path_.c_str(), &named) == 0 && named.st_dev == device_ &&
+         named.st_ino == inode_;
 }
 
 std::vector<std::string> HookSocket::drain() {

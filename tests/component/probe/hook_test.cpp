@@ -171,6 +171,20 @@ TEST_F(HookTest, TheSocketOfAKilledAgentIsReplacedAndNothingElseIs) {
   EXPECT_TRUE(std::filesystem::is_regular_file(path_));
 }
 
+TEST_F(HookTest, KnowsWhenItsNameLeadsElsewhere) {
+  auto first = HookSocket::create(path_);
+  ASSERT_TRUE(first);
+  HookSocket moved(std::move(*first));
+  EXPECT_TRUE(moved.in_place());
+  std::filesystem::remove(path_);
+  EXPECT_FALSE(moved.in_place());
+  auto second = HookSocket::create(path_);
+  EXPECT_TRUE(second->in_place());
+  EXPECT_FALSE(moved.in_place());
+  { const HookSocket gone(std::move(moved)); }
+  EXPECT_TRUE(std::filesystem::exists(path_));  // it was another's by then
+}
+
 TEST_F(HookTest, PodmanWritesNamesBesideItsContainers) {
   const std::string bundle = (folder_ / "overlay-containers" / kId / "userdata").string();
   folder_.write("overlay-containers/containers.json",

@@ -99,12 +99,49 @@ def a_storm_of_hooks_is_one_start(build, folder):
         for hook in storm:
             assert hook.wait(60) == 0
         until_story(agent, "SW")
+        assert "dropped" not in hooks_of(agent)["reason"], hooks_of(agent)
         garbage = subprocess.run(hook_program(agent), input=b"\xff" * 5000, check=False)
         assert garbage.returncode == 0
+        until("it to be counted", lambda: "1 that made no sense" in hooks_of(agent)["reason"])
         subprocess.run(hook_program(agent), input=state.replace("running", "stopped").encode(),
                        check=True)
         until_story(agent, "SWX")
         agent.stop()
+
+
+def hooks_of(agent):
+    return next(capability for capability in agent.get("/v1/doctor")["capabilities"]
+                if capability["name"] == "container-hooks")
+
+
+def the_socket_comes_back(build, folder):
+    write_gguf(folder / "m.gguf", 16 * MIB)
+    with Agent(build, folder, config(folder)) as agent:
+        path = hook_program(agent)[-1]
+        state = {"id": "a" * 64, "status": "running", "annotations": {"nerdctl/name": "ollama"}}
+
+        def report_by_hook(pid):
+            subprocess.run(hook_program(agent), input=json.dumps(dict(state, pid=pid)).encode(),
+                           check=True)
+        os.unlink(path)
+        until("the socket to be back", lambda: os.path.exists(path))
+        report_by_hook(77)
+        until_story(agent, "SW")
+        shutil.rmtree(agent.run_dir)
+        until("the folder to be back", lambda: os.path.exists(path))
+        report_by_hook(78)
+        until("the start to be heard of", lambda: story(agent).startswith("SWS"))
+        # Not while something else lies in its place; and its removal is enough.
+        os.unlink(path)
+        os.mkdir(path)
+        until("doctor to say so", lambda: hooks_of(agent)["state"] == "off")
+        os.rmdir(path)
+        until("the socket to be back", lambda: hooks_of(agent)["state"] == "on")
+        report_by_hook(79)
+        until("that start to be heard of", lambda: story(agent).count("S") == 3)
+        assert "agent.degraded" in agent.event_types(), agent.log()
+        agent.stop()
+        assert not os.path.exists(path)
 
 
 class Runc:
@@ -170,4 +207,5 @@ def a_runtime_calls_the_hook(build, folder):
         until("the container to end", lambda: runc.call("delete", "c2", check=False) == 0)
 
 
-main([reports_over_the_control_socket, a_storm_of_hooks_is_one_start, a_runtime_calls_the_hook])
+main([reports_over_the_control_socket, a_storm_of_hooks_is_one_start, the_socket_comes_back,
+      a_runtime_calls_the_hook])
