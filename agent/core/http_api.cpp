@@ -306,9 +306,7 @@ void HttpApi::recharge_and_warm(const api::Request& request, ModelRecord& record
     if (std::exchange(*once, true)) return;
     refuse(connection, make_error(Errc::timeout, name + ": its disk does not answer"));
   });
-  const bool wanted = record.wanted;
-  parts_.warmer.drop(record, true, [this, once, wanted, name = record.name, again] {
-    if (ModelRecord* same = parts_.world.models.find(name)) same->wanted = wanted;
+  parts_.warmer.give_back(record, [this, once, again] {
     if (!std::exchange(*once, true)) on_request(again);
   });
 }

@@ -52,6 +52,7 @@ struct ModelRecord {
   std::optional<Hold> requested_hold;  // by the last warm request, before the settings' own
   bool ever_warmed = false;            // since it was last wanted
   bool cancelled = false;              // its last warm was cancelled by somebody
+  bool giving_back = false;            // its pages, to be warmed again after that
 
   std::optional<ResolvedModel> resolved;
   std::optional<Error> resolve_error;

@@ -40,7 +40,7 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
     model.requested = &record == asked_for;
     model.rewarm = !record.settings.preload.never;
     model.keep_alive = record.settings.keep_alive;
-    model.busy = record.job != 0 && &record != asked_for;
+    model.busy = (record.job != 0 || record.giving_back) && &record != asked_for;
     model.state = record.state();
     if (record.resolved) {
       for (const catalog::ModelFile& file : record.resolved->source.files) {

@@ -457,6 +457,10 @@ void Warmer::cancel(Job& job) {
     record->wanted = false;
     record->cancelled = true;
   }
+  leave_off(job);
+}
+
+void Warmer::leave_off(Job& job) {
   job.error = make_error(Errc::cancelled, "by request");
   job.control->cancel();
   if (job.state == JobState::resolving) finish(job);
@@ -465,6 +469,19 @@ void Warmer::cancel(Job& job) {
 void Warmer::drop(ModelRecord& record, bool give_back, std::function<void()> then) {
   record.wanted = false;
   record.requested_hold.reset();
+  if (record.job != 0) record.cancelled = true;
+  let_go(record, give_back, std::move(then));
+}
+
+void Warmer::give_back(ModelRecord& record, std::function<void()> then) {
+  record.giving_back = true;
+  let_go(record, true, [this, name = record.name, then = std::move(then)] {
+    if (ModelRecord* same = world_.models.find(name)) same->giving_back = false;
+    then();
+  });
+}
+
+void Warmer::let_go(ModelRecord& record, bool give_back, std::function<void()> then) {
   record.ever_warmed = false;
   record.stale = false;
   record.last_error.reset();
@@ -482,7 +499,7 @@ void Warmer::drop(ModelRecord& record, bool give_back, std::function<void()> the
       then();
     }
   });
-  cancel(*job);
+  leave_off(*job);
 }
 
 void Warmer::release_and_give_back(ModelRecord& record, bool give_back,

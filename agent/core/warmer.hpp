@@ -45,6 +45,9 @@ class Warmer {
   /// Lets go of a model: no job, no hold, not wanted. With `give_back`, its own clean pages go
   /// too. `then` is called when that is done.
   void drop(ModelRecord& record, bool give_back, std::function<void()> then);
+  /// The same, with its pages given back, but what is wanted stays so: it is about to be warmed
+  /// again. Until `then` is called the planner leaves it alone.
+  void give_back(ModelRecord& record, std::function<void()> then);
 
   /// Looks anew what a model's source means, and calls `then`. What changed lets go of the old
   /// bytes. Joins a resolve that runs.
@@ -90,6 +93,8 @@ class Warmer {
   void finish(Job& job);
   void finish_failed(Job& job, ModelRecord& record);
   void end(Job& job, JobState state);
+  void let_go(ModelRecord& record, bool give_back, std::function<void()> then);
+  void leave_off(Job& job);
   void release_and_give_back(ModelRecord& record, bool give_back, std::function<void()> then);
 
   World& world_;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """A file system that went away stops what lies on it, and nothing else."""
+import json
 import os
 
 from harness import (MIB, Agent, main, make_cold, need_root, pages, resident, skip, until,
@@ -139,6 +140,34 @@ def stopped_while_reads_hang(build, folder):
         agent.stop()
 
 
+def killed_while_it_recharges(build, folder):
+    """Its pages are given back to be charged anew, and a kill comes in between: it is wanted still."""
+    make_files(folder)
+    with StallingFs(folder / "backing", folder / "net") as net, \
+         Agent(build, folder, config(folder)) as agent:
+        agent.ctl("warm", "far0", "--hold", "mapped")
+        net.tell("stall all")
+        warm = agent.begin_ctl("warm", "far0", "--recharge")
+        until("it to be let go of",
+              lambda: agent.model("far0")["tiers"]["page-cache"]["hold"] is None)
+        agent.ctl("warm", "beside")
+
+        def written():
+            with open(os.path.join(agent.state_dir, "wanted.json")) as file:
+                return {model["name"]: model["hold"] for model in json.load(file)["wanted"]}
+        until("what is wanted to be written", lambda: "beside" in written())
+        assert written().get("far0") == "mapped", written()
+        agent.process.kill()
+        net.tell("go")  # a thread that waits for it cannot be killed
+        agent.process.wait()
+        warm.wait(60)
+        agent.start()
+        agent.until_state("far0", "warm")
+        until("it to be held", lambda: (
+            agent.model("far0")["tiers"]["page-cache"]["hold"] == "mapped"))
+        agent.stop()
+
+
 def everything_hangs(build, folder):
     """Not even names are answered: resolving and looking at residency hang, of many models."""
     make_files(folder, FAR, MIB)
@@ -191,4 +220,5 @@ if __name__ == "__main__":
     need_root()
     if not os.path.exists("/dev/fuse"):
         skip("needs /dev/fuse, and this machine has none")
-    main([reads_that_hang, dropped_while_it_hangs, stopped_while_reads_hang, everything_hangs])
+    main([reads_that_hang, dropped_while_it_hangs, stopped_while_reads_hang,
+          killed_while_it_recharges, everything_hangs])
