@@ -23,6 +23,7 @@
 #include "agent/core/doctor.hpp"
 #include "agent/core/http_api.hpp"
 #include "agent/core/http_door.hpp"
+#include "agent/core/last_boot.hpp"
 #include "agent/core/observer.hpp"
 #include "agent/core/pressure_gate.hpp"
 #include "agent/core/protection_keeper.hpp"
@@ -35,6 +36,7 @@
 #include "agent/core/version.hpp"
 #include "agent/core/warmer.hpp"
 #include "agent/core/world.hpp"
+#include "agent/os/boot_id.hpp"
 #include "agent/os/pressure.hpp"
 #include "agent/stream/engine.hpp"
 
@@ -82,7 +84,8 @@ class Agent::Impl {
         engine_({options_.settings.stream.max_bandwidth, options_.settings.stream.io_class, 64},
                 clock_),
         world_(clock_, *slow_, engine_),
-        reconciler_(world_, warmer_raw_) {}
+        reconciler_(world_, warmer_raw_),
+        last_boot_(world_, options_.state_dir, os::read_boot_id()) {}
 
   Result<void> start();
   bool run();
@@ -139,6 +142,7 @@ class Agent::Impl {
   PressureGate gate_;
   ProtectionKeeper protection_{world_};
   SingleAgent single_{world_};
+  LastBoot last_boot_;
 
   asio::signal_set signals_{loop_};
   asio::steady_timer tick_timer_{loop_};
@@ -378,9 +382,13 @@ void Agent::Impl::take_model(const config::ModelSettings& settings) {
 void Agent::Impl::load_models() {
   slow_->run([dir = options_.state_dir] { return load_wanted(dir); },
              [this](Result<std::vector<WantedModel>> wanted) {
-               if (wanted) return restore(std::move(*wanted));
-               log::warning("what was held before is not known, starting without: {}",
-                            wanted.error().message());
+               if (wanted) {
+                 restore(std::move(*wanted));
+               } else {
+                 log::warning("what was held before is not known, starting without: {}",
+                              wanted.error().message());
+               }
+               last_boot_.begin();
              });
 }
 
@@ -517,6 +525,7 @@ void Agent::Impl::tick() {
   single_.tick();
   protection_.tick();
   warmer_->forget_ad_hoc();
+  last_boot_.tick();
   if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
   stay_reachable();
   service_->tick(world_);
@@ -577,6 +586,7 @@ void Agent::Impl::begin_shutdown(const char* why) {
   log::info("stopping ({})", why);
   service_->stopping();
   wanted_at_stop_ = wanted();
+  last_boot_.remember();
   for (const auto& [id, job] : warmer_->jobs().all()) {
     if (!job->ended()) job->control->cancel();
   }
@@ -593,6 +603,9 @@ bool Agent::Impl::run() {
   const bool slow = slow_->stop(kSlowStop);  // and with it a save under way
   if (auto saved = save_wanted(options_.state_dir, wanted_at_stop_); !saved) {
     log::warning("what is held cannot be written down: {}", saved.error().message());
+  }
+  if (auto saved = last_boot_.save_now(); !saved) {
+    log::warning("what is resident cannot be written down: {}", saved.error().message());
   }
   if (!lanes || !slow) {
     log::warning("a disk does not answer; leaving a thread behind in the kernel");

@@ -210,7 +210,7 @@ void Containers::warm_models_of(const std::string& container) {
 void Containers::warm(const std::string& model) {
   ModelRecord* record = world_.models.find(model);
   if (record == nullptr) return;
-  if (warmer_.winding_up(*record)) {
+  if (!warmer_.make_way(*record)) {
     again_.insert(model);
     return;
   }

@@ -271,7 +271,7 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   const auto wait = body.boolean("wait");
   if (!wait) return refuse(connection, wait.error());
 
-  if (parts_.warmer.winding_up(record)) return ask_again(request, record);
+  if (!parts_.warmer.make_way(record)) return ask_again(request, record);
   const auto recharge = body.boolean("recharge");
   if (!recharge) return refuse(connection, recharge.error());
   if (recharge->value_or(false)) return recharge_and_warm(request, record, body);

@@ -35,6 +35,7 @@ struct Job {
   JobState state = JobState::resolving;
   Hold hold = Hold::mapped;
   bool requested = false;      // by somebody, not by the planner
+  bool unasked = false;        // nobody wants the model either: it makes way for any other
   bool wanted_before = false;  // what the model goes back to when the request fails
   WallTime started;
   SteadyTime started_steady;

@@ -42,6 +42,21 @@ struct LastLoad {
   WallTime at;
 };
 
+/// What became of a model that was resident before a reboot without anybody's asking: LastBoot.
+struct BeforeReboot {
+  enum class State { waiting, read, left };
+  std::uint64_t files = 0;     // fingerprint_of() them
+  std::uint64_t resident = 0;  // bytes, of
+  std::uint64_t bytes = 0;
+  State state = State::waiting;
+  std::string why = {};  // it was left
+
+  void leave(std::string reason) {
+    state = State::left;
+    why = std::move(reason);
+  }
+};
+
 /// One model as the agent knows it. Thread: the control loop's.
 struct ModelRecord {
   std::string name;
@@ -63,6 +78,8 @@ struct ModelRecord {
   std::vector<FileSample> samples;  // as many as files, or none
   std::optional<SteadyTime> sampled_at;
   bool sampling = false;
+
+  std::optional<BeforeReboot> before_reboot;  // until somebody asks for it
 
   std::uint64_t job = 0;  // 0 is none
   std::uint64_t evictions = 0;

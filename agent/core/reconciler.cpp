@@ -4,6 +4,7 @@
 #include <map>
 
 #include "agent/base/log.hpp"
+#include "agent/core/last_boot.hpp"
 
 namespace andiron::core {
 namespace {
@@ -54,6 +55,9 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
     model.retry_after = record.retry_after;
     model.lock_limit = record.lock_limit.has_value();
     model.ever_warmed = record.ever_warmed;
+    model.to_read_again = waits_to_be_read_again(record);
+    model.was_read_again =
+        record.before_reboot && record.before_reboot->state == BeforeReboot::State::read;
     facts.models.push_back(std::move(model));
   });
   return facts;
@@ -63,6 +67,7 @@ policy::Plan Reconciler::plan() const { return policy::plan(facts(nullptr), worl
 
 void Reconciler::run() {
   if (world_.settings.agent.dry_run) return;
+  if (world_.memory.under_pressure) warmer_->leave_off_unasked();
   world_.models.each([](ModelRecord& record) { record.plan_note.clear(); });
   for (const policy::Step& step : plan().steps) {
     ModelRecord* record = world_.models.find(step.model);
@@ -72,6 +77,9 @@ void Reconciler::run() {
       case policy::Step::Kind::demote:
       case policy::Step::Kind::release:
         free_memory(step, *record);
+        break;
+      case policy::Step::Kind::read_again:
+        warmer_->read_again(*record);
         break;
       case policy::Step::Kind::warm: {
         const auto job = warmer_->warm(*record, std::nullopt, false);

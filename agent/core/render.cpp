@@ -120,6 +120,21 @@ std::string wanted_sentence(const ModelRecord& record) {
   return "It is to be kept warm, since it was asked for and not dropped.";
 }
 
+std::string before_reboot_sentence(const BeforeReboot& before, bool now) {
+  const std::string was =
+      fmt::format("Before the reboot {} was resident", share(before.resident, before.bytes));
+  switch (before.state) {
+    case BeforeReboot::State::waiting:
+      return was + (now ? "; it is read again now."
+                        : "; it is read again when there is nothing else to do.");
+    case BeforeReboot::State::read:
+      return was + "; it was read again.";
+    case BeforeReboot::State::left:
+      return fmt::format("{}; it is not read again: {}.", was, before.why);
+  }
+  return was;
+}
+
 }  // namespace
 
 json error(const Error& failure) {
@@ -180,6 +195,9 @@ json model_detail(const World& world, const ModelRecord& record) {
 std::vector<std::string> explain(const World& world, const ModelRecord& record) {
   std::vector<std::string> sentences{state_sentence(world, record), wanted_sentence(record)};
   const auto say = [&](std::string sentence) { sentences.push_back(std::move(sentence)); };
+  if (const auto& before = record.before_reboot) {
+    say(before_reboot_sentence(*before, record.job != 0));
+  }
   if (!record.plan_note.empty()) say(fmt::format("The planner: {}.", record.plan_note));
   if (record.lock_limit) {
     say(fmt::format("Its hold is not whole (lock_limit): {}.", *record.lock_limit));

@@ -20,8 +20,6 @@ using json = nlohmann::json;
 /// Some 4,000 models: more than may be wanted at once.
 constexpr std::size_t kLargestState = 4 * 1024 * 1024;
 
-std::string state_path(const std::string& state_dir) { return state_dir + "/wanted.json"; }
-
 Result<void> write_all(int fd, const std::string& text) {
   std::size_t done = 0;
   while (done < text.size()) {
@@ -38,14 +36,16 @@ std::string text_of(const json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-}  // namespace
+std::uint64_t number_of(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : 0;
+}
 
-Result<std::vector<WantedModel>> load_wanted(const std::string& state_dir) {
-  const std::string path = state_path(state_dir);
-  std::vector<WantedModel> models;
+/// nullopt where there is none. Errors: bad_format for what is no object with that array in it.
+Result<std::optional<json>> load(const std::string& path, const char* array) {
   const auto fd = os::open_regular(path);
   if (!fd) {
-    if (fd.error().errc() == Errc::source_not_found) return models;
+    if (fd.error().errc() == Errc::source_not_found) return std::optional<json>();
     return fd.error();
   }
   std::string text;
@@ -58,11 +58,38 @@ Result<std::vector<WantedModel>> load_wanted(const std::string& state_dir) {
     text.append(block, 0, static_cast<std::size_t>(count));
     if (text.size() > kLargestState) return make_error(Errc::too_large, path);
   }
-  const json root = json::parse(text, nullptr, false);
-  if (!root.is_object() || !root.contains("wanted") || !root["wanted"].is_array()) {
+  json root = json::parse(text, nullptr, false);
+  if (!root.is_object() || !root.contains(array) || !root[array].is_array()) {
     return make_error(Errc::bad_format, path);
   }
-  for (const json& item : root["wanted"]) {
+  return std::optional<json>(std::move(root));
+}
+
+/// Beside, synced, and renamed over.
+Result<void> save(const std::string& state_dir, const char* name, const json& root) {
+  const std::string text = api::dump(root) + "\n";
+  const std::string path = state_dir + "/" + name;
+  const std::string beside = path + ".new";
+  {
+    const UniqueFd fd(
+        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) return make_system_error(errno, beside);
+    TRY(write_all(fd.get(), text).wrap(beside));
+    if (::fsync(fd.get()) != 0) return make_system_error(errno, beside);
+  }
+  if (::rename(beside.c_str(), path.c_str()) != 0) return make_system_error(errno, path);
+  const UniqueFd folder(::open(state_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder || ::fsync(folder.get()) != 0) return make_system_error(errno, state_dir);
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<WantedModel>> load_wanted(const std::string& state_dir) {
+  std::vector<WantedModel> models;
+  const auto root = TRY(load(state_dir + "/wanted.json", "wanted"));
+  if (!root) return models;
+  for (const json& item : (*root)["wanted"]) {
     if (!item.is_object()) continue;
     WantedModel model;
     model.name = text_of(item, "name");
@@ -88,21 +115,33 @@ Result<void> save_wanted(const std::string& state_dir, const std::vector<WantedM
                     {"configured", model.configured},
                     {"hold", model.hold ? json(to_string(*model.hold)) : json(nullptr)}});
   }
-  const std::string text = api::dump({{"version", 1}, {"wanted", std::move(list)}}) + "\n";
+  return save(state_dir, "wanted.json", {{"version", 1}, {"wanted", std::move(list)}});
+}
 
-  const std::string path = state_path(state_dir);
-  const std::string beside = path + ".new";
-  {
-    const UniqueFd fd(
-        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd) return make_system_error(errno, beside);
-    TRY(write_all(fd.get(), text).wrap(beside));
-    if (::fsync(fd.get()) != 0) return make_system_error(errno, beside);
+Result<ResidentModels> load_resident(const std::string& state_dir) {
+  ResidentModels resident;
+  const auto root = TRY(load(state_dir + "/resident.json", "models"));
+  if (!root) return resident;
+  resident.boot_id = text_of(*root, "boot_id");
+  for (const json& item : (*root)["models"]) {
+    if (!item.is_object()) continue;
+    const ResidentModel model{text_of(item, "name"), number_of(item, "files"),
+                              number_of(item, "bytes"), number_of(item, "resident_bytes")};
+    if (!model.name.empty()) resident.models.push_back(model);
   }
-  if (::rename(beside.c_str(), path.c_str()) != 0) return make_system_error(errno, path);
-  const UniqueFd folder(::open(state_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder || ::fsync(folder.get()) != 0) return make_system_error(errno, state_dir);
-  return {};
+  return resident;
+}
+
+Result<void> save_resident(const std::string& state_dir, const ResidentModels& resident) {
+  json list = json::array();
+  for (const ResidentModel& model : resident.models) {
+    list.push_back({{"name", model.name},
+                    {"files", model.files},
+                    {"bytes", model.bytes},
+                    {"resident_bytes", model.resident}});
+  }
+  return save(state_dir, "resident.json",
+              {{"version", 1}, {"boot_id", resident.boot_id}, {"models", std::move(list)}});
 }
 
 }  // namespace andiron::core

@@ -79,19 +79,31 @@ Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool re
     if (hold) record.requested_hold = hold;
     return running;
   }
+  leave_off_unasked();
+  const bool wanted_before = std::exchange(record.wanted, true);
+  record.cancelled = false;
+  record.before_reboot.reset();
+  if (hold) record.requested_hold = hold;
+  if (requested) record.touch(world_.clock);
+  Job& job = begin(record, requested);
+  job.wanted_before = wanted_before;
+  return &job;
+}
+
+void Warmer::read_again(ModelRecord& record) {
+  if (world_.settings.agent.dry_run || record.job != 0 || record.wanted) return;
+  begin(record, false).unasked = true;
+}
+
+Job& Warmer::begin(ModelRecord& record, bool requested) {
   Job& job = jobs_.add();
   job.model = record.name;
   job.requested = requested;
-  job.wanted_before = record.wanted;
   job.started = world_.clock.wall();
   job.started_steady = world_.clock.now();
   job.control = std::make_shared<stream::TransferControl>(std::nullopt);
   job.control->set_background(!requested);
   record.job = job.id;
-  record.wanted = true;
-  record.cancelled = false;
-  if (hold) record.requested_hold = hold;
-  if (requested) record.touch(world_.clock);
   const std::uint64_t id = job.id;
   const auto go_on = [this, id] {
     Job* waiting = jobs_.find(id);
@@ -105,7 +117,7 @@ Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool re
     start_fill(*waiting, *model);
   };
   refresh(record, go_on);
-  return &job;
+  return job;
 }
 
 void Warmer::refresh(ModelRecord& record, std::function<void()> then) {
@@ -286,7 +298,8 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     job.error = std::move(error);
     finish(job);
   };
-  auto hold = hooks_.admit(record);
+  // Nobody is to make room for what nobody wants.
+  auto hold = job.unasked ? Result<Hold>(Hold::cached) : hooks_.admit(record);
   if (!hold) return stop(std::move(hold).error());
   job.hold = *hold;
   if (world_.yields_to && job.hold < record.wanted_hold()) {
@@ -310,7 +323,7 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     tier::FillRequest& request = requests[device];
     request.job = job.id;
     request.hold = job.hold;
-    request.priority = record.settings.priority;
+    request.priority = job.unasked ? Priority::background : record.settings.priority;
     request.protection = world_.protection;
     request.unprotected = world_.unprotected;
     request.min_available = world_.memory.headroom + world_.store.mapped_bytes_beside(record.name);
@@ -333,7 +346,8 @@ void Warmer::collect() {
 void Warmer::on_outcome(tier::FillOutcome outcome) {
   Job* job = jobs_.find(outcome.job);
   ModelRecord* record = job == nullptr ? nullptr : world_.models.find(job->model);
-  if (job == nullptr || job->ended() || record == nullptr || !record->wanted ||
+  const bool unasked = job != nullptr && job->unasked;
+  if (job == nullptr || job->ended() || record == nullptr || !(record->wanted || unasked) ||
       world_.settings.agent.dry_run) {
     world_.dispose(std::move(outcome.held));
   } else {
@@ -342,13 +356,13 @@ void Warmer::on_outcome(tier::FillOutcome outcome) {
       const std::vector<tier::FileKey> keys = record->keys();
       const auto place = std::find(keys.begin(), keys.end(), key);
       const auto index = static_cast<std::size_t>(place - keys.begin());
-      if (place == keys.end() ||
-          record->resolved->source.files[index].identity != file.identity) {  // changed meanwhile
+      const bool same =
+          place != keys.end() && record->resolved->source.files[index].identity == file.identity;
+      if (same && file.resident_known) record->samples[index].resident = file.resident_bytes;
+      if (!same || unasked) {  // it changed meanwhile, or is not to be held
         world_.dispose(std::move(file));
         continue;
       }
-      FileSample& sample = record->samples[index];
-      if (file.resident_known) sample.resident = file.resident_bytes;
       auto node = job->reservations.extract(key);
       world_.dispose(
           world_.store.commit(record->name, std::move(file), job->hold,
@@ -369,6 +383,7 @@ void Warmer::finish(Job& job) {
   ModelRecord* record = world_.models.find(job.model);
   if (record == nullptr) return end(job, JobState::cancelled);
   record->notes = job.notes;
+  if (job.unasked) return finish_unasked(job, *record);
   if (job.error) return finish_failed(job, *record);
 
   const SteadyTime now = world_.clock.now();
@@ -418,6 +433,29 @@ void Warmer::finish_failed(Job& job, ModelRecord& record) {
   end(job, JobState::failed);
 }
 
+/// What was resident before a reboot has been read again, or not: nobody is told of a failure of
+/// what he did not ask for, and it is not tried again.
+void Warmer::finish_unasked(Job& job, ModelRecord& record) {
+  if (job.error && job.error->errc() == Errc::cancelled) return end(job, JobState::cancelled);
+  if (job.error) {
+    if (record.before_reboot) record.before_reboot->leave(job.error->message());
+    log::info({.model = record.name, .job = job.id, .error = error_name(job.error->errc())},
+              "{}: was resident before the reboot, not read again: {}", record.name,
+              job.error->message());
+    return end(job, JobState::failed);
+  }
+  const auto took = world_.clock.now() - job.started_steady;
+  if (record.before_reboot) record.before_reboot->state = BeforeReboot::State::read;
+  record.last_load = LastLoad{job.stages, job.bytes_read, took, world_.clock.wall()};
+  const char* what = "was resident before the reboot, read again";
+  world_.note(probe::EventType::model_warmed, record, record.bytes(), {}, what);
+  log::info(
+      {.model = record.name, .event = to_string(probe::EventType::model_warmed), .job = job.id},
+      "{}: {}, {} in {}", record.name, what, format_bytes(job.bytes_read),
+      format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(took)));
+  end(job, JobState::done);
+}
+
 void Warmer::end(Job& job, JobState state) {
   job.state = state;
   job.reservations.clear();
@@ -442,9 +480,16 @@ void Warmer::end(Job& job, JobState state) {
   world_.reconcile_soon();
 }
 
-bool Warmer::winding_up(const ModelRecord& record) const {
-  const auto job = jobs_.all().find(record.job);
-  return job != jobs_.all().end() && !job->second->ended() && job->second->error.has_value();
+bool Warmer::make_way(const ModelRecord& record) {
+  leave_off_unasked();
+  const Job* job = jobs_.find(record.job);
+  return job == nullptr || job->ended() || !job->error;
+}
+
+void Warmer::leave_off_unasked() {
+  for (const auto& [id, job] : jobs_.all()) {
+    if (job->unasked && !job->ended() && !job->error) leave_off(*job, "it makes way");
+  }
 }
 
 void Warmer::after_job(const ModelRecord& record, std::function<void()> then) {
@@ -457,11 +502,11 @@ void Warmer::cancel(Job& job) {
     record->wanted = false;
     record->cancelled = true;
   }
-  leave_off(job);
+  leave_off(job, "by request");
 }
 
-void Warmer::leave_off(Job& job) {
-  job.error = make_error(Errc::cancelled, "by request");
+void Warmer::leave_off(Job& job, const char* why) {
+  job.error = make_error(Errc::cancelled, why);
   job.control->cancel();
   if (job.state == JobState::resolving) finish(job);
 }
@@ -469,6 +514,7 @@ void Warmer::leave_off(Job& job) {
 void Warmer::drop(ModelRecord& record, bool give_back, std::function<void()> then) {
   record.wanted = false;
   record.requested_hold.reset();
+  record.before_reboot.reset();
   if (record.job != 0) record.cancelled = true;
   let_go(record, give_back, std::move(then));
 }
@@ -499,7 +545,7 @@ void Warmer::let_go(ModelRecord& record, bool give_back, std::function<void()> t
       then();
     }
   });
-  leave_off(*job);
+  leave_off(*job, "by request");
 }
 
 void Warmer::release_and_give_back(ModelRecord& record, bool give_back,

@@ -35,9 +35,13 @@ class Warmer {
   /// Starts a job, or joins the one that runs. `requested` is false for the planner's own.
   /// Errors: unavailable (dry_run).
   Result<Job*> warm(ModelRecord& record, std::optional<Hold> hold, bool requested);
-  /// Its job has failed or been cancelled, and waits for its lanes to leave off: who asks for a
-  /// warm now has to ask again after that.
-  bool winding_up(const ModelRecord& record) const;
+  /// Before somebody's warm: jobs that nobody asked for leave off. False while the model's own job
+  /// has left off, or failed, and waits for its lanes: who asks now has to ask again after that.
+  bool make_way(const ModelRecord& record);
+  /// Brings a model in as `cached`, in the background, without wanting or holding it.
+  void read_again(ModelRecord& record);
+  /// What read_again() began leaves off; the planner may have it go on later.
+  void leave_off_unasked();
   /// Calls `then` when the model's job has ended.
   void after_job(const ModelRecord& record, std::function<void()> then);
   /// Stops a job; what it did stays as it is. The model is then not wanted until somebody asks.
@@ -92,9 +96,11 @@ class Warmer {
   void give_up(ModelRecord& record, Error error);
   void finish(Job& job);
   void finish_failed(Job& job, ModelRecord& record);
+  void finish_unasked(Job& job, ModelRecord& record);
   void end(Job& job, JobState state);
   void let_go(ModelRecord& record, bool give_back, std::function<void()> then);
-  void leave_off(Job& job);
+  void leave_off(Job& job, const char* why);
+  Job& begin(ModelRecord& record, bool requested);
   void release_and_give_back(ModelRecord& record, bool give_back, std::function<void()> then);
 
   World& world_;

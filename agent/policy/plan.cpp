@@ -84,6 +84,7 @@ class Planner {
     });
     for (const ModelFacts* model : order)
       consider(*model);
+    read_again(order);
     std::stable_sort(plan_.steps.begin(), plan_.steps.end(),
                      [](const Step& a, const Step& b) { return frees(a) && !frees(b); });
     return std::move(plan_);
@@ -102,6 +103,7 @@ class Planner {
   }
 
   void consider(const ModelFacts& model) {
+    if (model.busy) undone_ = true;
     if (!model.wanted || expired(model, now_)) {
       if (!model.held || model.busy) return;  // the end of its job lets go of it
       add(model, Step::Kind::release, *model.held,
@@ -114,7 +116,10 @@ class Planner {
           "another andirond holds models on this machine, so that this one only caches them");
       return;
     }
-    if (model.files.empty()) return;  // not resolved, and so of no known size
+    if (model.files.empty()) {  // not resolved, and so of no known size
+      if (model.state == ModelState::cold) undone_ = true;
+      return;
+    }
     const Hold target = target_of(model);
     if (model.tier != Tier::page_cache) {
       add(model, Step::Kind::refuse, target,
@@ -187,11 +192,30 @@ class Planner {
     add(model, Step::Kind::warm, target, why_warm(model, target));
   }
 
+  /// Only one at a time, since each makes way when there is something to do.
+  void read_again(const std::vector<const ModelFacts*>& order) {
+    if (undone_ || facts_.under_pressure || facts_.unified_memory) return;
+    for (const ModelFacts* model : order) {
+      if (model->was_read_again) claims_.claim(*model);
+    }
+    for (const ModelFacts* model : order) {
+      if (!model->to_read_again || model->wanted || model->state == ModelState::warm) continue;
+      if (!claims_.fits_memory(claims_.extra(*model))) continue;
+      add(*model, Step::Kind::read_again, Hold::cached,
+          "it was resident before the reboot, and there is nothing else to do");
+      return;
+    }
+  }
+
   void add(const ModelFacts& model, Step::Kind kind, Hold hold, std::string reason,
            Errc code = Errc::no_budget) {
     std::uint64_t bytes = 0;
     for (const FilePart& part : model.files)
       bytes += part.bytes;
+    // One that is warm and waits could not be locked; it keeps nobody from reading.
+    if (kind == Step::Kind::warm || (kind == Step::Kind::wait && model.state != ModelState::warm)) {
+      undone_ = true;
+    }
     plan_.steps.push_back({kind, model.name, hold, bytes, code, std::move(reason)});
   }
 
@@ -199,6 +223,7 @@ class Planner {
   SteadyTime now_;
   Claims claims_;
   Plan plan_;
+  bool undone_ = false;  // something that is wanted is under way, or about to be
 };
 
 }  // namespace
@@ -215,6 +240,8 @@ std::string_view to_string(Step::Kind kind) noexcept {
       return "refuse";
     case Step::Kind::wait:
       return "wait";
+    case Step::Kind::read_again:
+      return "read-again";
   }
   return "wait";
 }

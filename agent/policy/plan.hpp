@@ -39,6 +39,9 @@ struct ModelFacts {
   bool lock_limit = false;                // its last warm could not lock all of it
   bool busy = false;                      // a job runs on it
   bool ever_warmed = false;               // since it was last wanted
+  /// Not wanted, and resident before a reboot all the same: to be read again, or read by now.
+  bool to_read_again = false;
+  bool was_read_again = false;
 };
 
 /// What the planner may know: a snapshot. Bytes.
@@ -55,11 +58,12 @@ struct Facts {
 
 struct Step {
   enum class Kind {
-    warm,     // bring in what is missing and hold it with `hold`
-    demote,   // hold it with `hold` only; its pages stay while nobody wants the memory
-    release,  // let go of it
-    refuse,   // wanted, and not to be had: `code` and `reason` say why
-    wait,     // wanted, and put off: `reason` says until when or what
+    warm,        // bring in what is missing and hold it with `hold`
+    demote,      // hold it with `hold` only; its pages stay while nobody wants the memory
+    release,     // let go of it
+    refuse,      // wanted, and not to be had: `code` and `reason` say why
+    wait,        // wanted, and put off: `reason` says until when or what
+    read_again,  // not wanted: bring in what is missing, in the background, and hold nothing
   };
   Kind kind = Kind::warm;
   std::string model;
@@ -80,7 +84,8 @@ std::string_view to_string(Step::Kind kind) noexcept;
 ///
 /// Wanted models claim memory in order of priority, among equals those that hold already first, up
 /// to the budget and to what leaves the headroom free. What no longer has room is demoted to
-/// `cached`, what does not find room is refused.
+/// `cached`, what does not find room is refused. When all of that is done, one model after the
+/// other is read again that was resident before a reboot, into what memory is left.
 Plan plan(const Facts& facts, SteadyTime now);
 
 /// What ram_headroom = "auto" means: the larger of 2 GiB and 10 % of the limit, and on small

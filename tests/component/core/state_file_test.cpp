@@ -36,8 +36,31 @@ TEST(StateFile, NoneIsEmptyAndGarbageIsAnError) {
   ASSERT_EQ(load_wanted(dir.path())->size(), 1u);
 }
 
+TEST(StateFile, WhatWasResidentComesBackAsItWasSaved) {
+  testing::TempDir dir;
+  EXPECT_TRUE(load_resident(dir.path())->models.empty());
+  const ResidentModels saved{"boot",
+                             {{"a", UINT64_MAX, std::uint64_t{7} << 40, 4096}, {"b", 1, 2, 3}}};
+  ASSERT_TRUE(save_resident(dir.path(), saved).has_value());
+  const auto loaded = load_resident(dir.path());
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->boot_id, "boot");
+  EXPECT_EQ(loaded->models, saved.models);
+  for (const char* text : {"", "[]", "{\"models\":{}}", "{\"models\":["}) {
+    dir.write("resident.json", text);
+    EXPECT_FALSE(load_resident(dir.path()).has_value()) << text;
+  }
+  dir.write("resident.json",
+            R"({"boot_id":7,"models":[3,{"name":1},{"name":"a","files":-1,"bytes":1e99}]})");
+  const auto odd = load_resident(dir.path());
+  ASSERT_EQ(odd->models.size(), 1u);
+  EXPECT_EQ(odd->boot_id, "");
+  EXPECT_EQ(odd->models[0], (ResidentModel{"a", 0, 0, 0}));
+}
+
 TEST(StateFile, AFullOrMissingFolderIsAnError) {
   testing::TempDir dir;
+  EXPECT_FALSE(save_resident((dir / "not-there").string(), {}).has_value());
   EXPECT_FALSE(save_wanted((dir / "not-there").string(), {}).has_value());
 }
 

@@ -229,5 +229,67 @@ TEST(AutoHeadroom, IsTheLargerOf2GiBAnd10PercentButAtMostHalf) {
   EXPECT_EQ(auto_headroom(2 * kGiB), kGiB);
 }
 
+ModelFacts before_reboot(std::string name, std::uint64_t key, std::uint64_t bytes) {
+  ModelFacts facts = model(std::move(name), key, bytes);
+  facts.wanted = false;
+  facts.to_read_again = true;
+  return facts;
+}
+
+TEST(Plan, ReadsAgainWhatARebootTookWhenThereIsNothingElseToDo) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {before_reboot("idle", 1, kGiB), model("boot", 2, kGiB),
+                  before_reboot("voice", 3, kGiB)};
+  facts.models[2].priority = Priority::interactive;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm boot mapped");
+  facts.models[1].busy = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.models[1].busy = false;
+  facts.models[1].retry_after = kNow + minutes(1);
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait boot");
+  facts.models[1] = held(model("boot", 2, kGiB), Hold::mapped);
+  const Plan now = plan(facts, kNow);
+  EXPECT_EQ(brief(now), "read-again voice");
+  EXPECT_NE(now.steps.at(0).reason.find("before the reboot"), std::string::npos);
+  facts.models[2].busy = true;  // one at a time
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.models[2] = before_reboot("voice", 3, kGiB);
+  facts.models[2].state = ModelState::warm;  // somebody has read it
+  EXPECT_EQ(brief(plan(facts, kNow)), "read-again idle");
+}
+
+TEST(Plan, WhatCannotBeHadKeepsNothingFromBeingReadAgain) {
+  Facts facts = machine(32 * kGiB, kGiB);
+  facts.models = {model("missing", 1, 0), model("broken", 2, 0), model("big", 3, 2 * kGiB),
+                  held(model("unlocked", 4, kGiB), Hold::mapped), before_reboot("idle", 5, kGiB)};
+  facts.models[0].files.clear();
+  facts.models[0].state = ModelState::missing;
+  facts.models[1].files.clear();
+  facts.models[1].state = ModelState::error;
+  facts.models[3].wanted_hold = Hold::locked;
+  facts.models[3].lock_limit = true;
+  facts.models[3].retry_after = kNow + minutes(1);
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait unlocked; refuse big no_budget; read-again idle");
+  facts.models[0].state = ModelState::cold;  // not resolved yet: it may be had after all
+  EXPECT_EQ(brief(plan(facts, kNow)), "wait unlocked; refuse big no_budget");
+}
+
+TEST(Plan, ReadsAgainOnlyIntoMemoryThatIsLeft) {
+  Facts facts = machine(10 * kGiB, 4 * kGiB);  // and 2 GiB of headroom
+  facts.models = {held(model("held", 1, 4 * kGiB), Hold::mapped),
+                  before_reboot("large", 2, 5 * kGiB), before_reboot("small", 3, 3 * kGiB)};
+  EXPECT_EQ(brief(plan(facts, kNow)), "read-again small");
+  facts.models[1].to_read_again = false;
+  facts.models[1].was_read_again = true;  // what is there by now counts
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.memory_available = 20 * kGiB;
+  EXPECT_EQ(brief(plan(facts, kNow)), "read-again small");
+  facts.under_pressure = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+  facts.under_pressure = false;
+  facts.unified_memory = true;
+  EXPECT_EQ(brief(plan(facts, kNow)), "");
+}
+
 }  // namespace
 }  // namespace andiron::policy
