@@ -3,26 +3,21 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <map>
-#include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "agent/os/text_file.hpp"
 #include "agent/probe/cgroup_names.hpp"
 #include "agent/probe/file_watch.hpp"
+#include "agent/probe/watch_thread.hpp"
 
 namespace andiron::probe {
 namespace {
@@ -92,22 +87,13 @@ WallTime began(const std::string& path) {
 
 class CgroupWatch::Impl {
  public:
-  Impl(Options options, std::shared_ptr<ContainerMailbox> reports, UniqueFd stop, UniqueFd wake)
-      : options_(std::move(options)),
-        reports_(std::move(reports)),
-        stop_(std::move(stop)),
-        wake_(std::move(wake)),
-        thread_([this]() noexcept { run(); }) {}
-  ~Impl() {
-    signal(stop_);
-    thread_.join();
+  Impl(Options options, std::shared_ptr<ContainerMailbox> reports,
+       std::unique_ptr<WatchThread> thread)
+      : options_(std::move(options)), reports_(std::move(reports)), thread_(std::move(thread)) {
+    thread_->start([this] { run(); });
   }
 
-  void follow(std::set<std::string> names) {
-    const std::lock_guard lock(mutex_);
-    names_ = std::move(names);
-    signal(wake_);
-  }
+  void follow(std::set<std::string> names) { thread_->follow(std::move(names)); }
 
  private:
   /// A group of interest.
@@ -118,11 +104,6 @@ class CgroupWatch::Impl {
     WallTime seen{};     // populated, last
     WatchId watch = -1;  // of its cgroup.events; -1 on v1
   };
-
-  static void signal(const UniqueFd& fd) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(fd.get(), &one, sizeof one);
-  }
 
   void run() noexcept;
   bool wait();
@@ -139,10 +120,6 @@ class CgroupWatch::Impl {
 
   const Options options_;
   const std::shared_ptr<ContainerMailbox> reports_;
-  const UniqueFd stop_;
-  const UniqueFd wake_;
-  std::mutex mutex_;
-  std::set<std::string> names_;
 
   // The thread's own.
   struct Folder {
@@ -157,14 +134,15 @@ class CgroupWatch::Impl {
   std::map<std::string, Group> groups_;    // by path
   std::string trouble_;
   std::string told_;
-  bool lost_ = false;  // a report found no room
-  std::thread thread_;
+  bool lost_ = false;                    // a report found no room
+  std::unique_ptr<WatchThread> thread_;  // last: it uses all of these
 };
 
 void CgroupWatch::Impl::run() noexcept {
   while (wait()) {
-    std::uint64_t count = 0;
-    if (::read(wake_.get(), &count, sizeof count) > 0 || std::exchange(lost_, false)) begin();
+    auto names = thread_->take_names();
+    if (names) following_ = std::move(*names);
+    if (std::exchange(lost_, false) || names) begin();
     if (!watch_) continue;
     for (const FileChange& change : watch_->drain())
       on_change(change);
@@ -179,22 +157,13 @@ void CgroupWatch::Impl::run() noexcept {
 
 /// False: stop.
 bool CgroupWatch::Impl::wait() {
-  std::array<pollfd, 3> fds{{{stop_.get(), POLLIN, 0},
-                             {wake_.get(), POLLIN, 0},
-                             {watch_ ? watch_->fd() : -1, POLLIN, 0}}};
   const bool polls = lost_ || (watch_ && !hierarchy_->v2 && !groups_.empty());
-  [[maybe_unused]] const int ready =
-      ::poll(fds.data(), fds.size(), polls ? static_cast<int>(kPoll.count()) : -1);
-  return fds[0].revents == 0;
+  return thread_->wait(watch_ ? watch_->fd() : -1, polls ? std::optional(kPoll) : std::nullopt);
 }
 
 /// Looks at everything anew: at first, when other names are followed, and when something was lost.
 /// What is populated is told again, which the table knows for the same start.
 void CgroupWatch::Impl::begin() {
-  {
-    const std::lock_guard lock(mutex_);
-    following_ = names_;
-  }
   std::map<std::string, Group> before = std::exchange(groups_, {});
   folders_.clear();
   events_.clear();
@@ -373,11 +342,9 @@ CgroupWatch::~CgroupWatch() = default;
 
 Result<std::unique_ptr<CgroupWatch>> CgroupWatch::start(Options options,
                                                         std::shared_ptr<ContainerMailbox> reports) {
-  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop || !wake) return make_system_error(errno, "eventfd");
-  return std::unique_ptr<CgroupWatch>(new CgroupWatch(std::make_unique<Impl>(
-      std::move(options), std::move(reports), std::move(stop), std::move(wake))));
+  auto thread = TRY(WatchThread::create());
+  return std::unique_ptr<CgroupWatch>(new CgroupWatch(
+      std::make_unique<Impl>(std::move(options), std::move(reports), std::move(thread))));
 }
 
 void CgroupWatch::follow(std::set<std::string> names) { impl_->follow(std::move(names)); }

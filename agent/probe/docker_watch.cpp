@@ -3,20 +3,18 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <map>
-#include <mutex>
-#include <thread>
 #include <utility>
 
 #include "agent/base/log.hpp"
 #include "agent/probe/docker_messages.hpp"
 #include "agent/probe/http_reply.hpp"
 #include "agent/probe/local_stream.hpp"
+#include "agent/probe/watch_thread.hpp"
 
 namespace andiron::probe {
 namespace {
@@ -86,29 +84,15 @@ os::Capability explain(const Error& error, const std::string& socket) {
 
 class DockerWatch::Impl {
  public:
-  Impl(Options options, std::shared_ptr<ContainerMailbox> reports, UniqueFd stop, UniqueFd wake)
-      : options_(std::move(options)),
-        reports_(std::move(reports)),
-        stop_(std::move(stop)),
-        wake_(std::move(wake)),
-        thread_([this]() noexcept { run(); }) {}
-  ~Impl() {
-    signal(stop_);
-    thread_.join();
+  Impl(Options options, std::shared_ptr<ContainerMailbox> reports,
+       std::unique_ptr<WatchThread> thread)
+      : options_(std::move(options)), reports_(std::move(reports)), thread_(std::move(thread)) {
+    thread_->start([this] { run(); });
   }
 
-  void follow(std::set<std::string> names) {
-    const std::lock_guard lock(mutex_);
-    names_ = std::move(names);
-    signal(wake_);
-  }
+  void follow(std::set<std::string> names) { thread_->follow(std::move(names)); }
 
  private:
-  static void signal(const UniqueFd& fd) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = ::write(fd.get(), &one, sizeof one);
-  }
-
   void run() noexcept;
   Result<void> session();
   Result<LocalStream> subscribe(HttpReply& reply);
@@ -131,10 +115,6 @@ class DockerWatch::Impl {
 
   const Options options_;
   const std::shared_ptr<ContainerMailbox> reports_;
-  const UniqueFd stop_;  // readable: end
-  const UniqueFd wake_;  // readable: names_ changed
-  std::mutex mutex_;
-  std::set<std::string> names_;
 
   // The thread's own.
   std::set<std::string> following_;
@@ -147,8 +127,8 @@ class DockerWatch::Impl {
   bool list_now_ = false;
   bool answers_ = true;  // inspects, in time
   steady_clock::time_point second_{};
-  std::size_t bytes_ = 0;  // in that second
-  std::thread thread_;     // last: it uses all of these
+  std::size_t bytes_ = 0;                // in that second
+  std::unique_ptr<WatchThread> thread_;  // last: it uses all of these
 };
 
 void DockerWatch::Impl::run() noexcept {
@@ -174,19 +154,13 @@ void DockerWatch::Impl::run() noexcept {
 /// Until the time, a wake-up, or bytes of the stream. False: stop.
 bool DockerWatch::Impl::wait(const LocalStream* stream, steady_clock::time_point until) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - steady_clock::now());
-  std::array<pollfd, 3> fds{{{stop_.get(), POLLIN, 0},
-                             {wake_.get(), POLLIN, 0},
-                             {stream == nullptr ? -1 : stream->fd(), POLLIN, 0}}};
-  [[maybe_unused]] const int ready = ::poll(
-      fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1 << 30)));
-  return fds[0].revents == 0;
+  return thread_->wait(stream == nullptr ? -1 : stream->fd(), left);
 }
 
 bool DockerWatch::Impl::take_names() {
-  std::uint64_t count = 0;
-  const std::lock_guard lock(mutex_);
-  if (::read(wake_.get(), &count, sizeof count) < 0) return false;
-  following_ = names_;
+  auto names = thread_->take_names();
+  if (!names) return false;
+  following_ = std::move(*names);
   std::erase_if(running_, [&](const auto& entry) { return !followed(entry.second, entry.first); });
   return true;
 }
@@ -223,7 +197,7 @@ Result<LocalStream> DockerWatch::Impl::subscribe(HttpReply& reply) {
   const std::uint64_t now = nanoseconds_now();
   const std::uint64_t since = last_ns_ == 0 ? now : std::min(last_ns_, now);
   const auto deadline = steady_clock::now() + options_.reply;
-  LocalStream stream = TRY(LocalStream::connect(options_.socket, stop_.get()));
+  LocalStream stream = TRY(LocalStream::connect(options_.socket, thread_->stop_fd()));
   TRY(stream.send(request(fmt::format("/events?since={}.{:09}&filters={}", since / 1'000'000'000,
                                       since % 1'000'000'000, kFilters),
                           false),
@@ -272,7 +246,7 @@ void DockerWatch::Impl::keep_pace(std::size_t bytes) {
   bytes_ += bytes;
   if (bytes_ < kMaxBytesASecond) return;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(second_ + 1s - now);
-  pollfd fd{stop_.get(), POLLIN, 0};
+  pollfd fd{thread_->stop_fd(), POLLIN, 0};
   [[maybe_unused]] const int ready = ::poll(&fd, 1, static_cast<int>(left.count()));
 }
 
@@ -359,7 +333,7 @@ void DockerWatch::Impl::tell_capability(os::Capability capability) {
 Result<std::string> DockerWatch::Impl::get(const std::string& path, std::size_t limit,
                                            std::chrono::milliseconds patience) {
   const auto deadline = steady_clock::now() + patience;
-  LocalStream stream = TRY(LocalStream::connect(options_.socket, stop_.get()));
+  LocalStream stream = TRY(LocalStream::connect(options_.socket, thread_->stop_fd()));
   TRY(stream.send(request(path, true), deadline));
   HttpReply reply;
   std::string body;
@@ -389,11 +363,9 @@ DockerWatch::~DockerWatch() = default;
 
 Result<std::unique_ptr<DockerWatch>> DockerWatch::start(Options options,
                                                         std::shared_ptr<ContainerMailbox> reports) {
-  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  UniqueFd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop || !wake) return make_system_error(errno, "eventfd");
-  return std::unique_ptr<DockerWatch>(new DockerWatch(std::make_unique<Impl>(
-      std::move(options), std::move(reports), std::move(stop), std::move(wake))));
+  auto thread = TRY(WatchThread::create());
+  return std::unique_ptr<DockerWatch>(new DockerWatch(
+      std::make_unique<Impl>(std::move(options), std::move(reports), std::move(thread))));
 }
 
 void DockerWatch::follow(std::set<std::string> names) { impl_->follow(std::move(names)); }
