@@ -9,13 +9,13 @@
 #include <string>
 #include <vector>
 
-#include "agent/catalog/resolver.hpp"
 #include "agent/core/jobs.hpp"
+#include "agent/core/model_resolver.hpp"
 #include "agent/core/world.hpp"
 
 namespace andiron::core {
 
-/// Resolves models and runs warm jobs: resolve, admit, reserve, fill on the lanes, commit.
+/// Runs warm jobs: resolve, admit, reserve, fill on the lanes, commit.
 /// Thread: the control loop's. Never blocks.
 class Warmer {
  public:
@@ -53,9 +53,10 @@ class Warmer {
   /// again. Until `then` is called the planner leaves it alone.
   void give_back(ModelRecord& record, std::function<void()> then);
 
-  /// Looks anew what a model's source means, and calls `then`. What changed lets go of the old
-  /// bytes. Joins a resolve that runs.
-  void refresh(ModelRecord& record, std::function<void()> then);
+  /// ModelResolver::refresh.
+  void refresh(ModelRecord& record, std::function<void()> then) {
+    resolver_.refresh(record, std::move(then));
+  }
 
   /// The model's source is another one now: lets go of all that belonged to the old one.
   void take_new_source(ModelRecord& record);
@@ -75,22 +76,8 @@ class Warmer {
   bool background_running() const;
 
  private:
-  struct Resolution {
-    Result<ResolvedModel> model;
-    catalog::Places places;  // as they were looked up for it, if they were
-    bool places_fresh = false;
-  };
   Warmer(World& world, Hooks hooks, std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes);
 
-  static Resolution resolve_blocking(const config::ModelSettings& settings,
-                                     const std::optional<std::vector<std::string>>& roots,
-                                     const std::shared_ptr<const catalog::Places>& known,
-                                     const std::map<std::string, std::string>& environment);
-  void resolve(ModelRecord& record);
-  void on_resolved(const std::string& name, const config::ModelSettings& asked,
-                   Resolution resolution);
-  void take_resolution(ModelRecord& record, ResolvedModel fresh);
-  void fail_resolution(ModelRecord& record, Error error);
   void start_fill(Job& job, ModelRecord& record);
   void on_outcome(tier::FillOutcome outcome);
   void give_up(ModelRecord& record, Error error);
@@ -107,10 +94,8 @@ class Warmer {
   Hooks hooks_;
   std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes_;
   JobTable jobs_;
-  std::map<std::string, std::vector<std::function<void()>>> after_resolve_;
+  ModelResolver resolver_;
   std::map<std::uint64_t, std::vector<std::function<void()>>> after_job_;
-  std::shared_ptr<const catalog::Places> places_;  // immutable: lent to the slow lane
-  SteadyTime places_at_{};
 };
 
 }  // namespace andiron::core
