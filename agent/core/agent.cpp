@@ -2,7 +2,6 @@
 #include "agent/core/agent.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -19,6 +18,7 @@
 
 #include "agent/api/server.hpp"
 #include "agent/base/log.hpp"
+#include "agent/core/configuration.hpp"
 #include "agent/core/containers.hpp"
 #include "agent/core/doctor.hpp"
 #include "agent/core/http_api.hpp"
@@ -32,8 +32,9 @@
 #include "agent/core/service_reports.hpp"
 #include "agent/core/single_agent.hpp"
 #include "agent/core/slow_lane.hpp"
-#include "agent/core/state_file.hpp"
+#include "agent/core/standing_trouble.hpp"
 #include "agent/core/version.hpp"
+#include "agent/core/wanted_keeper.hpp"
 #include "agent/core/warmer.hpp"
 #include "agent/core/world.hpp"
 #include "agent/os/boot_id.hpp"
@@ -48,8 +49,6 @@ using namespace std::chrono_literals;
 using boost::system::error_code;
 
 constexpr auto kTick = 1s;
-/// A state folder that could not be written to may have room again.
-constexpr auto kPersistAgain = 10s;
 /// Progress lines, and the pressure gate's steps, while jobs run.
 constexpr auto kFastTick = 100ms;
 /// Deadlines of shutdown, in its order; together below systemd's 90 s by far.
@@ -64,13 +63,6 @@ std::optional<std::uint64_t> stall_total() {
   const auto memory = os::read_pressure("memory");
   if (!io || !memory) return std::nullopt;
   return io->some.total_us + memory->some.total_us;
-}
-
-void say_not_reloaded(const std::vector<std::string>& wrong) {
-  const log::Fields fields{.error = error_name(Errc::bad_config)};
-  for (const std::string& line : wrong)
-    log::error(fields, "{}", line);
-  log::error(fields, "the configuration stays as it was");
 }
 
 }  // namespace
@@ -94,18 +86,8 @@ class Agent::Impl {
   Result<void> make_parts();
   Result<void> listen();
   Result<void> take_name();
-  void load_models();
-  void restore(std::vector<WantedModel> wanted);
-  void take_settings(config::Settings settings);
-  void take_model(const config::ModelSettings& settings);
-  using ReloadDone = std::function<void(std::vector<std::string>)>;
-  void reload(ReloadDone then);
-  void start_reload();
+  Configuration::Hooks configuration_hooks();
   void reconcile_soon();
-  void persist_soon();
-  void persist();
-  void on_persisted(const Result<void>& saved);
-  std::vector<WantedModel> wanted() const;
   void find_capabilities();
 
   Result<void> watch_fds();
@@ -117,8 +99,6 @@ class Agent::Impl {
   void wait_for_signal();
   void tick();
   void stay_reachable();
-  void say_if_news(std::string& said, const Result<void>& outcome, const char* trouble,
-                   const char* over);
   void fast_tick();
   void later(std::chrono::milliseconds delay, std::function<void()> then);
   void begin_shutdown(const char* why);
@@ -133,6 +113,8 @@ class Agent::Impl {
   Warmer* warmer_raw_ = nullptr;
   Reconciler reconciler_;
   std::unique_ptr<Warmer> warmer_;
+  std::unique_ptr<Configuration> configuration_;
+  std::unique_ptr<WantedKeeper> wanted_;
   std::unique_ptr<Observer> observer_;
   std::unique_ptr<Containers> containers_;
   std::unique_ptr<HttpApi> http_;
@@ -152,16 +134,11 @@ class Agent::Impl {
   UniqueFd mounts_;
   bool fast_ticking_ = false;
   bool reconcile_posted_ = false;
-  std::vector<ReloadDone> reload_waiters_;
-  bool reloading_ = false;
-  bool persist_posted_ = false;
-  bool persisting_ = false;
-  std::optional<SteadyTime> persist_again_;  // the last try failed
-  std::string persist_trouble_;              // as it was last said; empty: none
-  std::string reach_trouble_;
-  std::string hooks_trouble_;
+  StandingTrouble reach_trouble_{world_, "nobody can reach this agent by its socket",
+                                 "the control socket can be reached again"};
+  StandingTrouble hooks_trouble_{world_, "going on without container hooks",
+                                 "container hooks can report again"};
   bool stopping_ = false;
-  std::vector<WantedModel> wanted_at_stop_;
   SteadyTime started_;
 };
 
@@ -188,8 +165,8 @@ Result<void> Agent::Impl::start() {
   wait_for_signal();
   find_capabilities();
   single_.start(options_.runtime_dir == kMachineRuntimeDir);
-  take_settings(std::move(options_.settings));
-  load_models();
+  configuration_->take(std::move(options_.settings));
+  wanted_->load([this] { last_boot_.begin(); });
   tick();
   return {};
 }
@@ -200,7 +177,7 @@ Result<void> Agent::Impl::make_parts() {
   world_.memory.unified = os::detect_unified_memory();
   world_.read_mounts();
   world_.reconcile_soon = [this] { reconcile_soon(); };
-  world_.persist_soon = [this] { persist_soon(); };
+  world_.persist_soon = [this] { wanted_->persist_soon(); };
   Warmer::Hooks hooks;
   hooks.admit = [this](ModelRecord& record) {
     observer_->read_memory();  // What was true a second ago may refuse what fits now.
@@ -214,17 +191,31 @@ Result<void> Agent::Impl::make_parts() {
   hooks.forgotten = [this](ModelRecord& record) { observer_->forget(record); };
   warmer_ = TRY(Warmer::create(world_, std::move(hooks)));
   warmer_raw_ = warmer_.get();
+  const auto post = [this](std::function<void()> then) { asio::post(loop_, std::move(then)); };
+  wanted_ = std::make_unique<WantedKeeper>(world_, *warmer_, options_.state_dir, post);
+  configuration_ = std::make_unique<Configuration>(world_, *warmer_, configuration_hooks());
   observer_ = TRY(Observer::create(world_, *warmer_));
   containers_ = TRY(Containers::create(world_, *warmer_, runtime_.path()));
-  http_ = std::make_unique<HttpApi>(HttpApi::Parts{
-      world_, *warmer_, *observer_, *containers_, reconciler_,
-      [this](std::function<void(std::vector<std::string>)> then) { reload(std::move(then)); },
-      [this](std::chrono::milliseconds delay, std::function<void()> then) {
-        later(delay, std::move(then));
-      },
-      [this](std::function<void()> then) { asio::post(loop_, std::move(then)); }, started_});
+  http_ = std::make_unique<HttpApi>(
+      HttpApi::Parts{world_, *warmer_, *observer_, *containers_, reconciler_,
+                     [this](Configuration::Done then) { configuration_->reload(std::move(then)); },
+                     [this](std::chrono::milliseconds delay, std::function<void()> then) {
+                       later(delay, std::move(then));
+                     },
+                     post, started_});
   world_.events.on_append([this](const probe::Event& event) { http_->on_event(event); });
   return {};
+}
+
+Configuration::Hooks Agent::Impl::configuration_hooks() {
+  Configuration::Hooks hooks;
+  hooks.taken = [this] {
+    containers_->take_settings();
+    http_door_->look();
+  };
+  hooks.reload_began = [this] { service_->reload_began(); };
+  hooks.reload_ended = [this] { service_->reload_ended(); };
+  return hooks;
 }
 
 Result<void> Agent::Impl::listen() {
@@ -319,173 +310,12 @@ void Agent::Impl::wait_for_signal() {
   signals_.async_wait([this](error_code error, int signal) {
     if (error) return;
     if (signal == SIGHUP) {
-      reload([](const std::vector<std::string>&) {});
+      configuration_->reload([](const std::vector<std::string>&) {});
       wait_for_signal();
     } else {
       begin_shutdown(signal == SIGTERM ? "SIGTERM" : "SIGINT");
     }
   });
-}
-
-// -- Settings and models -------------------------------------------------------------------------
-
-void Agent::Impl::take_settings(config::Settings settings) {
-  std::map<std::string, bool> named;
-  for (const config::ModelSettings& model : settings.models)
-    named[model.name] = true;
-  std::vector<std::string> gone;
-  world_.models.each([&](ModelRecord& record) {
-    if (record.configured && !named.contains(record.name)) gone.push_back(record.name);
-  });
-  for (const std::string& name : gone) {
-    ModelRecord* record = world_.models.find(name);
-    record->configured = false;  // and so forgotten once it is let go of
-    warmer_->drop(*record, false, [this, name] {
-      if (ModelRecord* same = world_.models.find(name)) same->forget_at = clock_.now();
-    });
-  }
-  world_.settings = std::move(settings);
-  world_.config_loaded = clock_.wall();
-  if (world_.settings.agent.dry_run) warmer_->hold_nothing();
-  world_.apply_budget();
-  engine_.set_options({world_.settings.stream.max_bandwidth, world_.settings.stream.io_class, 64});
-  for (const config::ModelSettings& model : world_.settings.models)
-    take_model(model);
-  containers_->take_settings();
-  http_door_->look();
-  reconcile_soon();
-}
-
-void Agent::Impl::take_model(const config::ModelSettings& settings) {
-  ModelRecord* record = world_.models.find(settings.name);
-  if (record == nullptr) {
-    record = &world_.models.add(settings, true);
-  } else {
-    const bool moved =
-        record->settings.source != settings.source || record->settings.also != settings.also;
-    if (record->settings.hold != settings.hold) record->requested_hold.reset();
-    record->configured = true;
-    record->settings = settings;
-    record->retry_after.reset();
-    if (!moved) {
-      record->wanted = record->wanted || settings.preload.boot;
-      return;
-    }
-    record->wanted = record->wanted || settings.preload.boot;
-    warmer_->take_new_source(*record);
-    return;
-  }
-  record->wanted = settings.preload.boot;
-  warmer_->refresh(*record, {});
-}
-
-void Agent::Impl::load_models() {
-  slow_->run([dir = options_.state_dir] { return load_wanted(dir); },
-             [this](Result<std::vector<WantedModel>> wanted) {
-               if (wanted) {
-                 restore(std::move(*wanted));
-               } else {
-                 log::warning("what was held before is not known, starting without: {}",
-                              wanted.error().message());
-               }
-               last_boot_.begin();
-             });
-}
-
-void Agent::Impl::restore(std::vector<WantedModel> wanted) {
-  for (WantedModel& model : wanted) {
-    ModelRecord* record = world_.models.find(model.name);
-    if (record == nullptr) {
-      if (model.configured) continue;  // no longer in the configuration
-      auto added = world_.models.add_ad_hoc(model.source, model.also);
-      if (!added) continue;
-      record = *added;
-    }
-    if (record->settings.preload.never || record->settings.source != model.source) continue;
-    record->wanted = true;
-    record->requested_hold = model.hold;
-    warmer_->refresh(*record, {});
-  }
-}
-
-void Agent::Impl::reload(ReloadDone then) {
-  if (options_.config_path.empty()) {
-    const std::vector<std::string> wrong{"there is no configuration file to load"};
-    say_not_reloaded(wrong);
-    return then(wrong);
-  }
-  reload_waiters_.push_back(std::move(then));
-  if (!std::exchange(reloading_, true)) start_reload();
-}
-
-/// One at a time, for all who asked before it began: a storm of SIGHUP is two of them.
-void Agent::Impl::start_reload() {
-  service_->reload_began();
-  slow_->run([path = options_.config_path] { return config::compile_file(path); },
-             [this, waiters = std::exchange(reload_waiters_, {})](config::Compiled compiled) {
-               std::vector<std::string> wrong;
-               for (const config::Diagnostic& error : compiled.errors) {
-                 wrong.push_back(error.to_string());
-               }
-               if (wrong.empty()) {
-                 take_settings(std::move(compiled.settings));
-                 log::info("configuration loaded: {} models", world_.settings.models.size());
-               } else {
-                 say_not_reloaded(wrong);
-               }
-               for (const ReloadDone& then : waiters)
-                 then(wrong);
-               reloading_ = !reload_waiters_.empty();
-               if (reloading_) return start_reload();
-               service_->reload_ended();
-             });
-}
-
-std::vector<WantedModel> Agent::Impl::wanted() const {
-  std::vector<WantedModel> list;
-  world_.models.each([&](const ModelRecord& record) {
-    if (!record.wanted) return;
-    list.push_back({record.name, record.settings.source, record.settings.also, record.configured,
-                    record.requested_hold});
-  });
-  return list;
-}
-
-void Agent::Impl::persist_soon() {
-  if (std::exchange(persist_posted_, true) || stopping_) return;
-  asio::post(loop_, [this] { persist(); });
-}
-
-void Agent::Impl::persist() {
-  if (persisting_ || stopping_) return;  // its end looks again
-  persist_posted_ = false;
-  persisting_ = true;
-  slow_->run([dir = options_.state_dir, list = wanted()] { return save_wanted(dir, list); },
-             [this](const Result<void>& saved) {
-               persisting_ = false;
-               on_persisted(saved);
-               if (persist_posted_) persist();
-             });
-}
-
-void Agent::Impl::on_persisted(const Result<void>& saved) {
-  persist_again_.reset();
-  if (!saved) persist_again_ = clock_.now() + kPersistAgain;
-  say_if_news(persist_trouble_, saved,
-              "what is held cannot be written down, a restart will not know it",
-              "what is held is written down again");
-}
-
-/// Trouble that lasts is said once, and so is its end.
-void Agent::Impl::say_if_news(std::string& said, const Result<void>& outcome, const char* trouble,
-                              const char* over) {
-  const std::string now = outcome ? "" : outcome.error().message();
-  if (now == std::exchange(said, now)) return;
-  if (outcome) {
-    log::info("{}", over);
-  } else {
-    world_.note_degraded(fmt::format("{}: {}", trouble, now));
-  }
 }
 
 void Agent::Impl::reconcile_soon() {
@@ -526,7 +356,7 @@ void Agent::Impl::tick() {
   protection_.tick();
   warmer_->forget_ad_hoc();
   last_boot_.tick();
-  if (persist_again_ && *persist_again_ <= clock_.now()) persist_soon();
+  wanted_->tick();
   stay_reachable();
   service_->tick(world_);
   http_door_->tick();
@@ -546,15 +376,13 @@ void Agent::Impl::stay_reachable() {
     }
     return {};
   };
-  say_if_news(reach_trouble_, restore(), "nobody can reach this agent by its socket",
-              "the control socket can be reached again");
+  reach_trouble_.see(restore());
   if (!runtime_.in_place()) return;  // another agent's, or about to be ours again
   const auto restore_hooks = [&]() -> Result<void> {
     if (TRY(containers_->restore_hooks())) TRY(watch_hooks());
     return {};
   };
-  say_if_news(hooks_trouble_, restore_hooks(), "going on without container hooks",
-              "container hooks can report again");
+  hooks_trouble_.see(restore_hooks());
 }
 
 void Agent::Impl::fast_tick() {
@@ -585,7 +413,7 @@ void Agent::Impl::begin_shutdown(const char* why) {
   if (std::exchange(stopping_, true)) return;
   log::info("stopping ({})", why);
   service_->stopping();
-  wanted_at_stop_ = wanted();
+  wanted_->remember();
   last_boot_.remember();
   for (const auto& [id, job] : warmer_->jobs().all()) {
     if (!job->ended()) job->control->cancel();
@@ -601,7 +429,7 @@ bool Agent::Impl::run() {
   loop_.run();
   const bool lanes = engine_.stop(kEngineStop);
   const bool slow = slow_->stop(kSlowStop);  // and with it a save under way
-  if (auto saved = save_wanted(options_.state_dir, wanted_at_stop_); !saved) {
+  if (auto saved = wanted_->save_now(); !saved) {
     log::warning("what is held cannot be written down: {}", saved.error().message());
   }
   if (auto saved = last_boot_.save_now(); !saved) {
