@@ -8,8 +8,8 @@
 
 #include "agent/base/log.hpp"
 #include "agent/core/runtime_dir.hpp"
+#include "agent/os/cgroup_names.hpp"
 #include "agent/os/privilege.hpp"
-#include "agent/probe/cgroup_names.hpp"
 
 namespace andiron::core {
 namespace {
@@ -25,11 +25,11 @@ bool is_machines(const os::AgentProcess& agent) {
   return agent.runtime_dir.empty() || agent.runtime_dir == kMachineRuntimeDir;
 }
 
-std::optional<probe::CgroupOwner> owner_of(const std::string& cgroup) {
+std::optional<os::CgroupOwner> owner_of(const std::string& cgroup) {
   const std::size_t name = cgroup.rfind('/');
   if (name == std::string::npos) return std::nullopt;
   const std::string above = cgroup.substr(0, name);
-  return probe::owner_of_cgroup(above.substr(above.rfind('/') + 1), cgroup.substr(name + 1));
+  return os::owner_of_cgroup(above.substr(above.rfind('/') + 1), cgroup.substr(name + 1));
 }
 
 std::string remedy_for(const os::AgentProcess& other) {

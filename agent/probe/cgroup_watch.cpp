@@ -14,8 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "agent/os/cgroup_names.hpp"
+#include "agent/os/cgroup_tree.hpp"
 #include "agent/os/text_file.hpp"
-#include "agent/probe/cgroup_names.hpp"
 #include "agent/probe/file_watch.hpp"
 #include "agent/probe/watch_thread.hpp"
 
@@ -28,22 +29,6 @@ namespace fs = std::filesystem;
 
 /// A cgroup.procs of a v1 group with tens of thousands of processes.
 constexpr std::size_t kMaxProcs = 1U << 20;
-
-/// The hierarchy to watch: v2's own, or of v1 the one that most runtimes put their containers into.
-struct Hierarchy {
-  std::string path;
-  bool v2 = false;
-};
-
-std::optional<Hierarchy> find_hierarchy(const std::string& root) {
-  std::error_code ignored;
-  if (fs::exists(root + "/cgroup.controllers", ignored)) return Hierarchy{root, true};
-  for (const char* name : {"systemd", "pids", "memory", "devices", "cpu"}) {
-    std::string path = root + "/" + name;
-    if (fs::exists(path + "/cgroup.procs", ignored)) return Hierarchy{std::move(path), false};
-  }
-  return std::nullopt;
-}
 
 /// When a process began, from its start since boot; nullopt where it has gone.
 std::optional<WallTime> began(std::uint64_t pid) {
@@ -63,23 +48,14 @@ std::optional<WallTime> began(std::uint64_t pid) {
                                                 std::chrono::duration<double>(std::max(age, 0.0)));
 }
 
-std::optional<std::uint64_t> first_process(const std::string& path) {
-  const auto procs = os::read_text(path + "/cgroup.procs", kMaxProcs);
-  if (!procs) return std::nullopt;
-  return os::parse_number(os::split(*procs, '\n').front());
-}
-
 /// When the group's first process began, which is about when the container did, also where we come
-/// to see it later. A container with a tree of its own has it one level below.
+/// to see it later. A container with a tree of its own has it somewhere below.
 WallTime began(const std::string& path) {
-  auto pid = first_process(path);
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !pid && !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_directory(ignored)) pid = first_process(entry->path().string());
-  }
-  const auto time = pid ? began(*pid) : std::nullopt;
+  std::optional<WallTime> time;
+  os::visit_processes(path, [&](pid_t pid, const std::string&) {
+    time = began(static_cast<std::uint64_t>(pid));
+    return time.has_value();
+  });
   return time.value_or(std::chrono::system_clock::now());
 }
 
@@ -98,7 +74,7 @@ class CgroupWatch::Impl {
  private:
   /// A group of interest.
   struct Group {
-    CgroupOwner owner;
+    os::CgroupOwner owner;
     ino_t inode = 0;  // one that was removed and made again has another
     bool populated = false;
     WallTime seen{};     // populated, last
@@ -127,7 +103,7 @@ class CgroupWatch::Impl {
     int depth = 0;
   };
   std::set<std::string> following_;
-  std::optional<Hierarchy> hierarchy_;
+  std::optional<os::ProcessHierarchy> hierarchy_;
   std::optional<FileWatch> watch_;
   std::map<WatchId, Folder> folders_;
   std::map<WatchId, std::string> events_;  // of groups' cgroup.events
@@ -170,7 +146,7 @@ void CgroupWatch::Impl::begin() {
   watch_.reset();
   trouble_.clear();
   if (following_.empty()) return tell_state();
-  hierarchy_ = find_hierarchy(options_.root);
+  hierarchy_ = os::find_process_hierarchy(options_.root);
   if (!hierarchy_) {
     trouble_ = "there is no cgroup hierarchy in " + options_.root;
     return tell_state();
@@ -192,9 +168,9 @@ void CgroupWatch::Impl::begin() {
 
 /// Watches a folder, and then meets what is in it: what comes in between is met twice.
 void CgroupWatch::Impl::enter(const std::string& path, int depth) {
-  if (depth > kMaxDepth) return;
-  if (folders_.size() >= kMaxFolders) {
-    trouble_ = fmt::format("there are more than {} cgroups", kMaxFolders);
+  if (depth > os::kMaxCgroupDepth) return;
+  if (folders_.size() >= os::kMaxCgroupFolders) {
+    trouble_ = fmt::format("there are more than {} cgroups", os::kMaxCgroupFolders);
     return;
   }
   const auto id = watch_->add_folder(path);
@@ -204,14 +180,7 @@ void CgroupWatch::Impl::enter(const std::string& path, int depth) {
     return;
   }
   folders_[*id] = {path, depth};
-  std::error_code error;
-  std::vector<std::string> names;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_directory(ignored)) names.push_back(entry->path().filename().string());
-  }
-  for (const std::string& name : names)
+  for (const std::string& name : os::child_cgroups(path))
     meet(path, name, depth);
 }
 
@@ -225,11 +194,11 @@ void CgroupWatch::Impl::meet(const std::string& parent, const std::string& name,
     leave(path);
   }
   if (!there) return;
-  const auto owner = owner_of_cgroup(fs::path(parent).filename().string(), name);
+  const auto owner = os::owner_of_cgroup(fs::path(parent).filename().string(), name);
   if (!owner) return enter(path, depth + 1);
   const bool followed = !owner->id.empty() || following_.contains(owner->name) ||
                         following_.contains(name);  // "ollama.service" as it is
-  if (!followed || groups_.size() >= kMaxFolders) return;
+  if (!followed || groups_.size() >= os::kMaxCgroupFolders) return;
   Group group{*owner, info.st_ino, false, {}, -1};
   if (!owner->name.empty() && !following_.contains(owner->name)) group.owner.name = name;
   if (hierarchy_->v2) {
@@ -295,7 +264,10 @@ bool CgroupWatch::Impl::is_populated(const std::string& path) const {
   if (!hierarchy_->v2) {
     const auto procs = os::read_text(path + "/cgroup.procs", kMaxProcs);
     // Too many to read are some.
-    return procs ? !os::trim(*procs).empty() : procs.error().errc() == Errc::too_large;
+    if (!procs) return procs.error().errc() == Errc::too_large;
+    // The init of a guest keeps its processes in groups below.
+    return !os::trim(*procs).empty() ||
+           os::visit_processes(path, [](pid_t, const std::string&) { return true; });
   }
   const auto events = os::read_text(path + "/cgroup.events", 4096);
   if (!events) return false;
@@ -306,7 +278,7 @@ bool CgroupWatch::Impl::is_populated(const std::string& path) const {
 }
 
 void CgroupWatch::Impl::tell(const Group& group, Kind kind, WallTime time) {
-  const CgroupOwner& owner = group.owner;
+  const os::CgroupOwner& owner = group.owner;
   ContainerEvent event{owner.runtime, owner.id, owner.name, kind, std::nullopt, time};
   lost_ = !reports_->try_push(std::move(event), kMaxReports) || lost_;
 }
@@ -322,7 +294,7 @@ void CgroupWatch::Impl::tell_state() {
                        "the kernel tells when a container or service gets its first process", ""};
   if (following_.empty()) {
     found.state = State::off;
-    found.reason = "no model has \"container:NAME\" in its preload";
+    found.reason = "no model has \"container:NAME\" in its preload, or lies in a guest";
   } else if (!trouble_.empty()) {
     found.state = watch_ ? State::degraded : State::off;
     found.reason = trouble_;

@@ -12,19 +12,17 @@
 namespace andiron::probe {
 
 /// Containers and services of any runtime, as the kernel sees them: their cgroup appears and gets a
-/// process, or loses its last. Names as owner_of_cgroup() knows them; where a cgroup has only an
-/// id, the id is told, and somebody else has to know whose it is.
+/// process, or loses its last. Names as os::owner_of_cgroup() knows them; where a cgroup has only
+/// an id, the id is told, and somebody else has to know whose it is.
 ///
 /// On cgroup v2 the kernel tells by inotify. v1 says nothing when a group gets its first process,
 /// so that groups of interest are polled there, every kPoll. Its reports carry no process: the
 /// first one that a runtime puts into a cgroup is its own helper. Thread: its own; follow() from
-/// any. Never blocks its caller. On failure: tells so as the capability "cgroup-watch".
+/// any. Never blocks its caller. On failure: tells so as the capability "cgroup-watch"; of more
+/// than os::kMaxCgroupFolders cgroups the rest is not seen, which it tells too.
 class CgroupWatch {
  public:
   static constexpr std::chrono::milliseconds kPoll{250};
-  /// A box has some hundreds; what lies beyond is not seen, and the capability says so.
-  static constexpr std::size_t kMaxFolders = 4096;
-  static constexpr int kMaxDepth = 8;
 
   struct Options {
     std::string root = "/sys/fs/cgroup";

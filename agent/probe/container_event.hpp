@@ -3,12 +3,11 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "agent/base/clock.hpp"
+#include "agent/os/cgroup_names.hpp"
 
 namespace andiron::probe {
 
@@ -24,13 +23,8 @@ struct ContainerEvent {
   friend bool operator==(const ContainerEvent&, const ContainerEvent&) = default;
 };
 
-/// Names and ids of strangers: no runtime's is longer, and nothing else ends up in logs and events.
-inline constexpr std::size_t kMaxContainerWord = 128;
-
-/// 1 to kMaxContainerWord of [A-Za-z0-9_.:@-].
-bool is_container_word(std::string_view text) noexcept;
-
-/// 64 hexadecimal digits: what Docker, Podman, CRI-O and containerd call a container.
-bool is_container_id(std::string_view text) noexcept;
+using os::is_container_id;
+using os::is_container_word;
+using os::kMaxContainerWord;
 
 }  // namespace andiron::probe

@@ -121,6 +121,10 @@ Result<WatchId> FileWatch::add_folder(const std::string& path) {
   return add(path, kFolderMask, "watch " + path);
 }
 
+Result<WatchId> FileWatch::add_folder(int fd) {
+  return add(fmt::format("/proc/self/fd/{}", fd), kFolderMask, "watch an open folder");
+}
+
 void FileWatch::remove(WatchId watch) noexcept {
   const std::lock_guard lock(holders_->mutex);
   const auto found = holders_->count.find(watch);

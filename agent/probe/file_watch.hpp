@@ -52,6 +52,8 @@ class FileWatch {
   /// Watches names that appear in or leave a folder. Blocks: a path lookup. ENOENT and the rest are
   /// errors; ENOSPC (fs.inotify.max_user_watches) becomes unavailable with the remedy.
   Result<WatchId> add_folder(const std::string& path);
+  /// The same of an open folder, whatever its path means by now.
+  Result<WatchId> add_folder(int fd);
   /// Nothing of it comes from a drain() that begins afterwards. Never blocks. An id that the kernel
   /// removed itself (gone) may be removed, and need not be.
   void remove(WatchId watch) noexcept;

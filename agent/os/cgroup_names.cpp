@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "agent/probe/cgroup_names.hpp"
+#include "agent/os/cgroup_names.hpp"
 
+#include <algorithm>
 #include <array>
 
-#include "agent/probe/container_event.hpp"
-
-namespace andiron::probe {
+namespace andiron::os {
 namespace {
 
 struct Prefix {
@@ -24,8 +23,10 @@ std::optional<std::string_view> without_end(std::string_view name, std::string_v
   return name.substr(0, name.size() - end.size());
 }
 
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
+  if (is_digit(c)) return c - '0';
   return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -52,6 +53,21 @@ std::optional<CgroupOwner> named(std::string_view runtime, std::string_view name
 
 }  // namespace
 
+bool is_container_word(std::string_view text) noexcept {
+  constexpr std::string_view kMarks = "_.:@-";
+  return !text.empty() && text.size() <= kMaxContainerWord &&
+         std::all_of(text.begin(), text.end(), [&](char c) {
+           return is_digit(c) || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+                  kMarks.find(c) != std::string_view::npos;
+         });
+}
+
+bool is_container_id(std::string_view text) noexcept {
+  return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
+           return is_digit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
 std::optional<CgroupOwner> owner_of_cgroup(std::string_view parent, std::string_view name) {
   const auto scope = without_end(name, ".scope");
   for (const Prefix& prefix : kScopes) {
@@ -74,9 +90,14 @@ std::optional<CgroupOwner> owner_of_cgroup(std::string_view parent, std::string_
     return named("machine", unescape(scope->substr(kMachine.size())));
   }
   if (const auto service = without_end(name, ".service")) {
+    // The unit that runs a machine keeps it in its own cgroup, not in a scope.
+    constexpr std::string_view kNspawn = "systemd-nspawn@";
+    if (service->starts_with(kNspawn)) {
+      return named("machine", unescape(service->substr(kNspawn.size())));
+    }
     return named("systemd", unescape(*service));
   }
   return std::nullopt;
 }
 
-}  // namespace andiron::probe
+}  // namespace andiron::os

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "agent/probe/cgroup_names.hpp"
+#include "agent/os/cgroup_names.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-namespace andiron::probe {
+namespace andiron::os {
 namespace {
 
 const std::string kId(64, 'a');
@@ -31,6 +31,15 @@ TEST(CgroupNames, GuestsAndServicesHaveNames) {
   EXPECT_EQ(owner_of_cgroup("system.slice", "ollama.service"), with_name("systemd", "ollama"));
   EXPECT_EQ(owner_of_cgroup("a.slice", "nspawn@ollama.service"),
             with_name("systemd", "nspawn@ollama"));
+  EXPECT_EQ(owner_of_cgroup("machine.slice", "systemd-nspawn@my\\x2dbox.service"),
+            with_name("machine", "my-box"));
+}
+
+TEST(CgroupNames, GuestsHaveARootOfTheirOwn) {
+  EXPECT_TRUE(with_name("lxc", "a").is_guest());
+  EXPECT_TRUE(with_name("machine", "a").is_guest());
+  EXPECT_FALSE(with_name("systemd", "a").is_guest());
+  EXPECT_FALSE(with_id("docker").is_guest());
 }
 
 TEST(CgroupNames, TheRestIsNobodys) {
@@ -48,4 +57,4 @@ TEST(CgroupNames, TheRestIsNobodys) {
 }
 
 }  // namespace
-}  // namespace andiron::probe
+}  // namespace andiron::os
