@@ -5,6 +5,7 @@
 #include <charconv>
 #include <limits>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/base/units.hpp"
 #include "agent/catalog/borrowed_pages.hpp"
 #include "agent/catalog/duplicates.hpp"
@@ -77,6 +78,7 @@ std::optional<ShardName> parse_shard_name(std::string_view file_name) {
 
 Assembly::Assembly(std::string_view source, const ResolveOptions& options)
     : scope_(options.allow_roots ? Scope::below(*options.allow_roots) : Scope::everywhere()),
+      opener_(options.guests),
       want_tensors_(options.want_tensors) {
   resolved_.source = source;
 }
@@ -90,9 +92,23 @@ void Assembly::note(std::string text) {
 
 Result<Located> Assembly::locate(const std::string& path) {
   std::vector<std::string> links;
-  Result<Located> located = scope_.locate(path, &links);
+  const auto find = [&]() -> Result<Located> {
+    const auto inside = split_guest_path(path);
+    if (!inside) return scope_.locate(path, &links);
+    TRY(check_guest(inside->guest));
+    return locate_in_guest(*TRY(opener_.guest(inside->guest)), inside->rest, &links);
+  };
+  Result<Located> located = find();
   watch_.insert(links.begin(), links.end());
   return located;
+}
+
+Result<void> Assembly::check_guest(std::string_view guest) {
+  if (scope_.restricted()) {
+    return make_error(Errc::outside_roots, "guest " + std::string(guest));
+  }
+  static_cast<void>(TRY(opener_.guest(guest)));
+  return {};
 }
 
 Result<std::vector<std::string>> Assembly::list(const Located& folder) {

@@ -14,6 +14,7 @@
 #include "agent/catalog/model.hpp"
 #include "agent/catalog/resolver.hpp"
 #include "agent/catalog/scope.hpp"
+#include "agent/os/path_opener.hpp"
 
 namespace andiron::catalog {
 
@@ -52,8 +53,11 @@ class Assembly {
   /// Adds files that must all be there. Errors: incomplete_shards with names, or add_file()'s.
   Result<void> add_all(const std::string& folder, const std::vector<std::string>& names, Role role);
 
-  /// locate(), with the symlinks on the way watched.
+  /// locate(), with the symlinks on the way watched. In a guest for a path that says so; such paths
+  /// are never for a source whose scope is restricted.
   Result<Located> locate(const std::string& path);
+  /// That this guest runs, and can be looked into. Errors: GuestRoot::open's; outside_roots.
+  Result<void> check_guest(std::string_view guest);
   /// Names in a folder, which is watched from now on. too_large past kMaxEntries of all folders.
   Result<std::vector<std::string>> list(const Located& folder);
 
@@ -81,6 +85,7 @@ class Assembly {
   void note_same_digests(const Places& places);
 
   Scope scope_;
+  os::PathOpener opener_;
   bool want_tensors_;
   Resolved resolved_;
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> inodes_;  // to index of files

@@ -18,6 +18,7 @@
 #include "agent/base/units.hpp"
 #include "agent/catalog/borrowed_pages.hpp"
 #include "agent/os/file.hpp"
+#include "agent/os/path_opener.hpp"
 
 namespace andiron::catalog {
 namespace {
@@ -32,8 +33,8 @@ struct Candidate {
 };
 
 /// The file again, if it still is what was resolved.
-UniqueFd reopen(const ModelFile& file) {
-  Result<UniqueFd> fd = os::open_regular(file.path);
+UniqueFd reopen(os::PathOpener& opener, const ModelFile& file) {
+  Result<UniqueFd> fd = opener.open_regular(file.path);
   if (!fd) return {};
   const Result<os::FileInfo> info = os::stat_fd(fd->get());
   if (!info || info->identity != file.identity) return {};
@@ -89,10 +90,11 @@ std::string describe_shared(const Candidate& first, const Candidate& second) {
          first.file->path + " (" + format_bytes(first.file->identity.size) + "): it counts once";
 }
 
-void compare_same_size(const std::vector<Candidate>& group, std::vector<std::string>& notes) {
+void compare_same_size(os::PathOpener& opener, const std::vector<Candidate>& group,
+                       std::vector<std::string>& notes) {
   std::map<std::size_t, std::pair<Candidate, std::vector<std::uint64_t>>> seen;  // by hash
   for (const Candidate& candidate : group) {
-    const UniqueFd fd = reopen(*candidate.file);
+    const UniqueFd fd = reopen(opener, *candidate.file);
     if (!fd) continue;
     const auto sample = read_sample(fd.get(), candidate.file->identity.size);
     if (!sample) continue;
@@ -123,12 +125,13 @@ std::vector<std::string> find_duplicates(const std::vector<const Resolved*>& mod
         notes.push_back(describe_shared(known->second, candidate));
     }
   }
+  os::PathOpener opener;
   std::size_t compared = 0;
   for (const auto& [size, group] : by_size) {
     if (group.size() < 2) continue;
     compared += group.size();
     if (compared > kMaxCompared) break;
-    compare_same_size(group, notes);
+    compare_same_size(opener, group, notes);
   }
   return notes;
 }

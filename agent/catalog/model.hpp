@@ -21,7 +21,7 @@ struct Tensor {
 };
 
 struct ModelFile {
-  std::string path;  // absolute, symlinks resolved
+  std::string path;  // absolute, symlinks resolved; as os::PathOpener takes it
   os::FileIdentity identity;
   bool companion = false;  // named by `also`: kept warm with the model, no weights of it
 };

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/catalog/glob.hpp"
 #include "agent/catalog/header_reader.hpp"
 #include "agent/catalog/weight_index.hpp"
@@ -161,6 +162,10 @@ Result<std::vector<std::string>> FolderWalk::choose_weights(const std::string& p
 /// Paths that match a pattern and exist, in order.
 Result<std::vector<std::string>> expand_glob(Assembly& assembly, std::string_view pattern) {
   std::vector<std::string> paths = {"/"};
+  if (const auto inside = split_guest_path(pattern)) {
+    paths = {join_guest_source(inside->guest, "/")};
+    pattern = inside->rest;
+  }
   while (!pattern.empty()) {
     const std::size_t slash = pattern.find('/');
     const std::string_view part = pattern.substr(0, slash);

@@ -12,6 +12,7 @@
 #include "agent/base/json_walk.hpp"
 #include "agent/catalog/resolver.hpp"
 #include "agent/catalog/scope.hpp"
+#include "agent/catalog/service_text.hpp"
 #include "agent/os/text_file.hpp"
 
 namespace andiron::catalog {
@@ -115,38 +116,19 @@ void Finder::add_running_servers() {
   }
 }
 
-/// Environment="OLLAMA_MODELS=/x" in any of its spellings, and the same line in an EnvironmentFile.
 void Finder::add_service_file(const std::string& path, bool is_unit) {
-  constexpr std::string_view kVariable = "OLLAMA_MODELS=";
   const std::string text = text_of(path);
-  for (std::string_view line : os::split(text, '\n')) {
-    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
-    if (line.starts_with('#') || line.starts_with(';')) continue;
-    constexpr std::string_view kFile = "EnvironmentFile=";
-    if (is_unit && line.starts_with(kFile)) {
-      line.remove_prefix(kFile.size());
-      if (line.starts_with('-')) line.remove_prefix(1);
-      if (line.starts_with('/')) add_service_file(root_ + std::string(line), false);
-      continue;
-    }
-    const std::size_t at = line.find(kVariable);
-    if (at == std::string_view::npos) continue;
-    const bool quoted = at > 0 && (line[at - 1] == '"' || line[at - 1] == '\'');
-    const char quote = quoted ? line[at - 1] : '\0';
-    std::string_view value = line.substr(at + kVariable.size());
-    if (!quoted && (value.starts_with('"') || value.starts_with('\''))) {
-      const char own = value[0];
-      value = value.substr(1, value.find(own, 1) - 1);
+  for (const ServiceLine& line : parse_service_text(text, is_unit)) {
+    if (line.kind == ServiceLine::Kind::store) {
+      add_ollama(root_ + line.path);
     } else {
-      value = value.substr(0, quoted ? value.find(quote) : value.find_first_of(" \t"));
+      add_service_file(root_ + line.path, false);
     }
-    if (value.starts_with('/')) add_ollama(root_ + std::string(value));
   }
 }
 
 void Finder::add_service() {
-  for (const char* folder : {"/etc/systemd/system", "/run/systemd/system",
-                             "/usr/lib/systemd/system", "/lib/systemd/system"}) {
+  for (const char* folder : kUnitFolders) {
     const std::string unit = root_ + folder + "/ollama.service";
     std::error_code error;
     std::vector<std::string> fragments;
@@ -206,11 +188,8 @@ Places Finder::find(const std::map<std::string, std::string>& environment) {
   add_running_servers();
   add_environment(environment);
   add_service();
-  for (const char* path : {"/usr/share/ollama/.ollama/models", "/var/lib/ollama/.ollama/models",
-                           "/var/lib/ollama/models", "/var/lib/ollama",
-                           "/var/lib/private/ollama/models", "/var/snap/ollama/common/models"}) {
+  for (const char* path : kOllamaFolders)
     add_ollama(root_ + path);
-  }
   std::set<std::string> homes = {root_ + "/root"};
   const std::string accounts = text_of(root_ + "/etc/passwd");
   for (const std::string_view account : os::split(accounts, '\n')) {

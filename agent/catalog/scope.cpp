@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/os/file.hpp"
 #include "agent/os/mounts.hpp"
 
@@ -69,6 +70,54 @@ void push_front(std::deque<std::string>& pending, std::string_view path) {
   pending.insert(pending.begin(), names.begin(), names.end());
 }
 
+/// Goes down a path, one component at a time: `open` opens a path without symlinks, `may_pass` says
+/// whether it may be looked at.
+template <class Open, class MayPass>
+Result<Located> walk(std::string_view path, std::vector<std::string>* links, Open open,
+                     MayPass may_pass) {
+  if (!path.starts_with('/') || path.find('\0') != std::string_view::npos ||
+      path.size() >= PATH_MAX) {
+    return make_error(Errc::source_not_found, "no absolute path");
+  }
+  std::deque<std::string> pending;
+  push_front(pending, path);
+  Located here;
+  here.path = "/";
+  here.fd = TRY(open(here.path));
+  int followed = 0;
+  while (!pending.empty()) {
+    const std::string name = std::move(pending.front());
+    pending.pop_front();
+    if (name.empty() || name == ".") continue;
+    std::string next = name == ".." ? parent_path(here.path) : join_path(here.path, name);
+    if (!may_pass(next)) return make_error(Errc::outside_roots, std::string(path));
+    UniqueFd fd = TRY(open(next));
+    struct stat status = {};
+    if (::fstat(fd.get(), &status) != 0) return make_system_error(errno, next);
+    if (!S_ISLNK(status.st_mode)) {
+      here.path = std::move(next);
+      here.fd = std::move(fd);
+      continue;
+    }
+    if (++followed > kMaxLinks) return make_error(Errc::symlink_loop, std::string(path));
+    const std::string target = read_link_at(fd.get(), "");
+    if (target.empty()) return make_system_error(errno, next);
+    if (links != nullptr) links->push_back(next);
+    push_front(pending, target);
+    if (!target.starts_with('/')) continue;
+    here.path = "/";
+    here.fd = TRY(open(here.path));
+  }
+  if (::fstat(here.fd.get(), &here.status) != 0) return make_system_error(errno, here.path);
+  return here;
+}
+
+/// A trailing slash asks for a folder.
+Result<void> check_kind(std::string_view path, const Located& found) {
+  if (path.ends_with('/') && !found.is_folder()) return make_system_error(ENOTDIR, found.path);
+  return {};
+}
+
 }  // namespace
 
 bool is_below(std::string_view path, std::string_view root) noexcept {
@@ -86,7 +135,9 @@ std::string join_path(std::string_view folder, std::string_view name) {
 std::string parent_path(std::string_view path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return ".";
-  return std::string(slash == 0 ? "/" : path.substr(0, slash));
+  const auto inside = split_guest_path(path);
+  const std::size_t root = inside ? path.size() - inside->rest.size() : 0;
+  return std::string(path.substr(0, slash == root ? slash + 1 : slash));
 }
 
 std::string base_name(std::string_view path) {
@@ -138,45 +189,27 @@ bool Scope::may_pass(const std::string& path, const std::vector<std::string>& re
 }
 
 Result<Located> Scope::locate(std::string_view path, std::vector<std::string>* links) const {
-  if (!path.starts_with('/') || path.find('\0') != std::string_view::npos ||
-      path.size() >= PATH_MAX) {
-    return make_error(Errc::source_not_found, "no absolute path");
-  }
   const std::vector<std::string> real = real_roots_for(path);
-  std::deque<std::string> pending;
-  push_front(pending, path);
-  Located here;
-  here.path = "/";
-  here.fd = TRY(open_exact(here.path));
-  int followed = 0;
-  while (!pending.empty()) {
-    const std::string name = std::move(pending.front());
-    pending.pop_front();
-    if (name.empty() || name == ".") continue;
-    std::string next = name == ".." ? parent_path(here.path) : join_path(here.path, name);
-    if (!may_pass(next, real)) return make_error(Errc::outside_roots, std::string(path));
-    UniqueFd fd = TRY(open_exact(next));
-    struct stat status = {};
-    if (::fstat(fd.get(), &status) != 0) return make_system_error(errno, next);
-    if (!S_ISLNK(status.st_mode)) {
-      here.path = std::move(next);
-      here.fd = std::move(fd);
-      continue;
-    }
-    if (++followed > kMaxLinks) return make_error(Errc::symlink_loop, std::string(path));
-    const std::string target = read_link_at(fd.get(), "");
-    if (target.empty()) return make_system_error(errno, next);
-    if (links != nullptr) links->push_back(next);
-    push_front(pending, target);
-    if (!target.starts_with('/')) continue;
-    here.path = "/";
-    here.fd = TRY(open_exact(here.path));
+  Located found = TRY(
+      walk(path, links, open_exact, [&](const std::string& next) { return may_pass(next, real); }));
+  if (!may_end(found.path, real)) return make_error(Errc::outside_roots, std::string(path));
+  TRY(check_kind(path, found));
+  return found;
+}
+
+Result<Located> locate_in_guest(const os::GuestRoot& guest, std::string_view path,
+                                std::vector<std::string>* links) {
+  std::vector<std::string> inner;
+  Result<Located> found = walk(
+      path, &inner, [&](const std::string& next) { return guest.open_exact(next); },
+      [](const std::string&) { return true; });
+  for (const std::string& link : inner) {
+    if (links != nullptr) links->push_back(join_guest_source(guest.guest(), link));
   }
-  if (!may_end(here.path, real)) return make_error(Errc::outside_roots, std::string(path));
-  if (::fstat(here.fd.get(), &here.status) != 0) return make_system_error(errno, here.path);
-  // A trailing slash asks for a folder.
-  if (path.ends_with('/') && !here.is_folder()) return make_system_error(ENOTDIR, here.path);
-  return here;
+  if (!found) return std::move(found).wrap("guest " + guest.guest());
+  TRY(check_kind(path, *found));
+  found->path = join_guest_source(guest.guest(), found->path);
+  return found;
 }
 
 Result<UniqueFd> open_located(const Located& located) {

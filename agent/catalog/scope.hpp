@@ -10,12 +10,13 @@
 
 #include "agent/base/result.hpp"
 #include "agent/base/unique_fd.hpp"
+#include "agent/os/guest_root.hpp"
 
 namespace andiron::catalog {
 
 /// Something found by its path: not opened to read yet, but no longer to be swapped for another.
 struct Located {
-  std::string path;  // absolute, no symlinks
+  std::string path;  // absolute, no symlinks; of a guest's, "guest:NAME:/path"
   UniqueFd fd;       // O_PATH
   struct stat status = {};
   bool is_file() const noexcept { return S_ISREG(status.st_mode); }
@@ -52,6 +53,11 @@ class Scope {
   std::vector<std::string> network_roots_;  // of these, those on network file systems
 };
 
+/// Scope::locate() within a guest, where "/" is the guest's root and symlinks lead to what they
+/// mean there. `path` is as seen in there; what comes back names the guest.
+Result<Located> locate_in_guest(const os::GuestRoot& guest, std::string_view path,
+                                std::vector<std::string>* links = nullptr);
+
 /// Is `path` the folder `root` or in it? Both absolute and normal; whole components count.
 bool is_below(std::string_view path, std::string_view root) noexcept;
 
@@ -66,7 +72,8 @@ Result<std::string> read_located(const Located& file, std::size_t limit);
 
 /// "/a/b" and "c" to "/a/b/c".
 std::string join_path(std::string_view folder, std::string_view name);
-/// The part before the last slash ("/" for "/a"), and the part behind it.
+/// The part before the last slash ("/" for "/a", "guest:x:/" for "guest:x:/a"), and the part behind
+/// it.
 std::string parent_path(std::string_view path);
 std::string base_name(std::string_view path);
 

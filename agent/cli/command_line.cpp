@@ -156,7 +156,7 @@ void add_model_verbs(CLI::App& app, Verb& verb) {
   auto [resolve, options] = add_verb<ResolveOptions>(
       app, verb, "resolve", "Show which files a source means; works without an agent",
       [](Context& c, const ResolveOptions& o) { return run_resolve(c, o); });
-  resolve->add_option("source", options->source, "A path, a folder, ollama:..., hf:...")
+  resolve->add_option("source", options->source, "A path, a folder, ollama:..., hf:..., guest:...")
       ->required()
       ->type_name("SOURCE");
   resolve->add_option("--also", options->also, "A companion to keep warm with it; may be repeated")

@@ -19,7 +19,7 @@
 namespace andiron::cli {
 namespace {
 
-constexpr std::array<std::string_view, 2> kPrefixes{"ollama:", "hf:"};
+constexpr std::array<std::string_view, 3> kPrefixes{"ollama:", "hf:", "guest:"};
 constexpr std::array<std::string_view, 3> kEndings{".gguf", ".safetensors",
                                                    ".safetensors.index.json"};
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/config/read_value.hpp"
 
 namespace andiron::config {
@@ -14,16 +15,32 @@ namespace {
 
 constexpr std::string_view kContainer = "container:";
 
-/// What is wrong with a source as far as its text shows; empty where nothing is.
-std::string problem_with_source(std::string_view source) {
+/// What is wrong with a source as far as its text shows; empty where nothing is. `in_guest` is the
+/// part before it that names a guest.
+std::string problem_with_source(std::string_view source, std::string_view in_guest = "") {
   const std::size_t colon = source.find(':');
   const std::string_view scheme = source.substr(0, colon);
   if (source.substr(0, 1) == "/") return "";
   const bool has_rest = colon != std::string_view::npos && colon + 1 < source.size();
   if (has_rest && (scheme == "ollama" || scheme == "hf")) return "";
-  std::string problem = "must be an absolute path, \"ollama:NAME\" or \"hf:ORG/NAME\", not ";
+  if (in_guest.empty() && source.starts_with(kGuestPrefix)) {
+    const auto inside = split_guest_source(source);
+    if (!inside) {
+      return "must be \"guest:NAME:SOURCE\", not " + std::string(in_quotes(source));
+    }
+    const auto before = source.substr(0, source.size() - inside->rest.size());
+    return problem_with_source(inside->rest, before);
+  }
+  const bool inside = !in_guest.empty();
+  std::string problem = inside ? fmt::format(
+                                     "must have an absolute path, \"ollama:NAME\" or "
+                                     "\"hf:ORG/NAME\" after {}, not ",
+                                     in_quotes(in_guest))
+                               : "must be an absolute path, \"ollama:NAME\", \"hf:ORG/NAME\" or "
+                                 "\"guest:NAME:SOURCE\", not ";
   problem += in_quotes(source);
-  if (has_rest) problem += did_you_mean(scheme, {"ollama", "hf"});
+  if (has_rest && inside) problem += did_you_mean(scheme, {"ollama", "hf"});
+  if (has_rest && !inside) problem += did_you_mean(scheme, {"ollama", "hf", "guest"});
   return problem;
 }
 
@@ -98,16 +115,6 @@ void read_keep_alive(const RawEntry& entry, ModelSettings& model, Diagnostics& e
   }
   if (duration->count() == 0) return add_error(entry, "must be longer than 0", errors);
   model.keep_alive = {KeepAlive::Kind::fixed, *duration};
-}
-
-/// Docker's and Podman's own rule for the names of containers.
-bool is_container_name(std::string_view name) {
-  const auto alphanumeric = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-  };
-  const auto fits = [&](char c) { return alphanumeric(c) || c == '_' || c == '.' || c == '-'; };
-  return !name.empty() && name.size() <= 128 && alphanumeric(name.front()) &&
-         std::all_of(name.begin(), name.end(), fits);
 }
 
 void add_preload(const PlacedText& item, ModelSettings& model, Diagnostics& errors) {

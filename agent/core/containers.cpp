@@ -78,6 +78,9 @@ void Containers::take_settings() {
       names.insert(container);
     }
   }
+  const std::set<std::string> containers = names;
+  names.merge(guests_.take_settings());
+  set_capability(guests_.capability());
   table_.follow(names);
   for (const auto& [container, models] : models_of_) {
     if (!table_.running(container)) continue;
@@ -93,7 +96,7 @@ void Containers::take_settings() {
          names.empty() ? "no model has \"container:NAME\" in its preload" : "just begun to look",
          ""});
   }
-  watch_docker(names);
+  watch_docker(containers);
   watch_cgroups(names);
 }
 
@@ -132,6 +135,7 @@ void Containers::watch_docker(const std::set<std::string>& names) {
 void Containers::collect() {
   for (probe::ContainerReport& report : reports_->drain()) {
     if (auto* event = std::get_if<probe::ContainerEvent>(&report)) {
+      guests_.take_event(*event);
       take_event(std::move(*event));
     } else {
       set_capability(std::move(std::get<os::Capability>(report)));
@@ -218,6 +222,10 @@ void Containers::warm(const std::string& model) {
   // runtime, that is, which reads the same file) keep the disk busy. Wanted before, so that what
   // fails now is tried again.
   record->wanted = true;
+  if (!record->resolved && guests_.coming(record->settings)) {
+    awaited_.insert(model);
+    return;
+  }
   if (world_.memory.unified.unified && !record->requested_hold && !record->settings.hold) {
     return world_.reconcile_soon();  // the planner refuses it, and says why
   }
@@ -227,8 +235,13 @@ void Containers::warm(const std::string& model) {
   }
 }
 
+void Containers::on_found(const std::string& model) {
+  if (awaited_.erase(model) > 0) warm(model);
+}
+
 void Containers::tick() {
   say_hooks();
+  guests_.tick();
   for (const std::string& container : table_.due(world_.clock.now()))
     warm_models_of(container);
   for (const std::string& model : std::exchange(again_, {}))

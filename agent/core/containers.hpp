@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "agent/core/guests.hpp"
 #include "agent/core/warmer.hpp"
 #include "agent/core/world.hpp"
 #include "agent/probe/cgroup_watch.hpp"
@@ -22,8 +23,8 @@
 namespace andiron::core {
 
 /// Warms the models of a container as it starts, whoever tells of that, and keeps the events
-/// "container.started" and "container.stopped". Only containers that some model's `preload` names
-/// are followed. Thread: the control loop's. Never blocks.
+/// "container.started" and "container.stopped". Only containers that some model's `preload` names,
+/// and guests that a model lies in, are followed. Thread: the control loop's. Never blocks.
 class Containers {
  public:
   /// Makes hook.sock in the runtime folder; where that cannot be, `doctor` says so, and
@@ -64,6 +65,7 @@ class Containers {
       : world_(world),
         warmer_(warmer),
         reports_(std::move(reports)),
+        guests_(world, warmer, [this](const std::string& model) { on_found(model); }),
         hook_path_(std::move(hook_path)) {}
 
   void watch_docker(const std::set<std::string>& names);
@@ -76,14 +78,18 @@ class Containers {
   void note(const probe::ContainerEvent& event);
   void warm_models_of(const std::string& container);
   void warm(const std::string& model);
+  /// A model's guest has come so far that its files are there.
+  void on_found(const std::string& model);
   void set_capability(os::Capability capability);
 
   World& world_;
   Warmer& warmer_;
   std::shared_ptr<probe::ContainerMailbox> reports_;
+  Guests guests_;
   probe::ContainerTable table_;
   std::map<std::string, std::set<std::string>> models_of_;  // container to models
-  std::set<std::string> again_;  // models whose job winds up: they are warmed after it
+  std::set<std::string> again_;    // models whose job winds up: they are warmed after it
+  std::set<std::string> awaited_;  // models to be warmed once they are found in their guest
   std::map<std::string, os::Capability> capabilities_;
   std::optional<std::string> docker_socket_;
   std::unique_ptr<probe::DockerWatch> docker_;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "agent/base/log.hpp"
+#include "agent/os/path_opener.hpp"
 
 namespace andiron::core {
 namespace {
@@ -77,12 +78,13 @@ ModelResolver::Resolution ModelResolver::resolve_blocking(
   ResolvedModel model;
   model.source = std::move(*found);
   std::map<std::uint64_t, std::uint32_t> by_dev;  // one look a file system
+  os::PathOpener opener;
   for (const catalog::ModelFile& file : model.source.files) {
     auto known_device = by_dev.find(file.identity.dev);
     if (known_device == by_dev.end()) {
       os::DeviceTraits traits;
       traits.lane = fmt::format("dev:{}", file.identity.dev);
-      if (const auto fd = os::open_regular(file.path)) {
+      if (const auto fd = opener.open_regular(file.path)) {
         if (auto seen = os::device_traits(fd->get())) traits = std::move(*seen);
       }
       known_device =

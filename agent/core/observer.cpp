@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/base/log.hpp"
 #include "agent/catalog/duplicates.hpp"
+#include "agent/catalog/scope.hpp"
 #include "agent/os/file.hpp"
+#include "agent/os/path_opener.hpp"
 #include "agent/os/pressure.hpp"
 #include "agent/os/residency.hpp"
 
@@ -37,18 +39,6 @@ constexpr double kHighPressure = 0.10;
 /// Who waits for one sample: as many as there may be connections. While a disk does not answer, who
 /// asks beyond that gets what was known before.
 constexpr std::size_t kMaxWaiting = 256;
-
-std::string parent_of(const std::string& path) {
-  return std::filesystem::path(path).parent_path().string();
-}
-
-/// The nearest folder above `path`, or itself, that exists. Blocks.
-std::string nearest_folder(std::string path) {
-  std::error_code ignored;
-  while (path.size() > 1 && !std::filesystem::is_directory(path, ignored))
-    path = parent_of(path);
-  return path;
-}
 
 }  // namespace
 
@@ -191,6 +181,7 @@ std::vector<Observer::Looked> Observer::look(const std::vector<tier::FillFile>& 
                                              const std::vector<std::uint32_t>& device_of,
                                              const std::vector<FileSample>& before) {
   std::vector<Looked> found(files.size());
+  os::PathOpener opener;
   std::vector<bool> asleep;
   for (const os::DeviceTraits& device : devices) {
     asleep.push_back(device.rotational && os::in_standby(device));
@@ -200,7 +191,7 @@ std::vector<Observer::Looked> Observer::look(const std::vector<tier::FillFile>& 
       if (i < before.size()) found[i].sample = before[i];
       continue;
     }
-    const auto fd = os::open_regular(files[i].path);
+    const auto fd = opener.open_regular(files[i].path);
     const auto info = fd ? os::stat_fd(fd->get()) : Result<os::FileInfo>(fd.error());
     if (!info || info->identity != files[i].identity) {
       found[i].same = false;
@@ -320,12 +311,12 @@ std::vector<std::string> Observer::folders_to_watch(const config::ModelSettings&
   std::set<std::string> folders;
   if (resolved) {
     for (const std::string& path : resolved->source.watch)
-      folders.insert(nearest_folder(path));
+      folders.insert(path);
     for (const catalog::ModelFile& file : resolved->source.files) {
-      folders.insert(parent_of(file.path));
+      folders.insert(catalog::parent_path(file.path));
     }
-  } else if (settings.source.starts_with("/")) {
-    folders.insert(nearest_folder(settings.source));
+  } else if (settings.source.starts_with('/') || split_guest_path(settings.source)) {
+    folders.insert(settings.source);
   }
   return {folders.begin(), folders.end()};
 }
@@ -346,6 +337,7 @@ void Observer::watch(ModelRecord& record) {
       [watch = watch_, files = std::move(files), settings = record.settings,
        resolved = record.resolved] {
         Added added;
+        os::PathOpener opener;
         const auto keep = [&](Result<probe::WatchId> id) {
           if (id) {
             added.ids.push_back(*id);
@@ -354,10 +346,16 @@ void Observer::watch(ModelRecord& record) {
           }
         };
         for (const tier::FillFile& file : files) {
-          if (const auto fd = os::open_regular(file.path)) keep(watch->add_file(fd->get()));
+          if (const auto fd = opener.open_regular(file.path)) keep(watch->add_file(fd->get()));
         }
-        for (const std::string& folder : folders_to_watch(settings, resolved)) {
-          keep(watch->add_folder(folder));
+        std::set<std::pair<std::uint64_t, std::uint64_t>> seen;
+        for (const std::string& path : folders_to_watch(settings, resolved)) {
+          const auto folder = opener.open_nearest_folder(path);
+          const auto info =
+              folder ? os::stat_fd(folder->get()) : Result<os::FileInfo>(folder.error());
+          if (info && seen.emplace(info->identity.dev, info->identity.ino).second) {
+            keep(watch->add_folder(folder->get()));
+          }
         }
         return added;
       },

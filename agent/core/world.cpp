@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "agent/base/guest_source.hpp"
 #include "agent/base/log.hpp"
 #include "agent/policy/plan.hpp"
 
@@ -81,6 +82,7 @@ void World::read_mounts() {
 
 std::string World::place_of(const std::string& source, const std::vector<std::string>& also) const {
   const auto place = [this](const std::string& path) -> std::string {
+    if (const auto inside = split_guest_source(path)) return join_guest_source(inside->guest, "");
     const os::Mount* mount = path.starts_with('/') ? os::mount_at(path, mounts) : nullptr;
     if (mount == nullptr || !os::is_network_type(mount->type)) return {};
     return std::string(kNetwork).append(mount->device);

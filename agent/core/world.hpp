@@ -91,7 +91,8 @@ struct World {
   /// Reads which mounts there are: of /proc, which does not block as a disk may.
   void read_mounts();
   /// Where looking at a source blocks when it goes away, as SlowLane::run_at takes it: the network
-  /// file system that it lies on. Empty for local disks, and for what only resolving would tell.
+  /// file system that it lies on, or the guest, which may have made anything of its tree. Empty for
+  /// local disks, and for what only resolving would tell.
   std::string place_of(const std::string& source, const std::vector<std::string>& also) const;
   std::string place_of(const ModelRecord& record) const;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/base/units.hpp"
+#include "agent/os/path_opener.hpp"
 #include "agent/os/residency.hpp"
 #include "agent/tier/page_calls.hpp"
 
@@ -71,7 +72,7 @@ HeldFile FileFill::take() && {
 
 Result<void> FileFill::locate() {
   const StageTimer timer(run_.lane.clock, run_.outcome.stages.locate);
-  held_.fd = TRY(os::open_regular(file_.path));
+  held_.fd = TRY(os::PathOpener().open_regular(file_.path));
   TRY(check_identity());
   const std::uint64_t size = held_.identity.size;
   if (size == 0) return {};

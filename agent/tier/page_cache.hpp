@@ -36,7 +36,7 @@ struct HeldFile {
 enum class FillMethod { automatic, populate, readahead_populate, buffered_reads };
 
 struct FillFile {
-  std::string path;
+  std::string path;           // as os::PathOpener takes it
   os::FileIdentity identity;  // what it must still be: else stale
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "agent/base/check.hpp"
+#include "agent/os/path_opener.hpp"
 #include "agent/os/residency.hpp"
 #include "agent/tier/file_fill.hpp"
 #include "agent/tier/page_cache.hpp"
@@ -88,7 +89,7 @@ std::unique_ptr<stream::LaneTask> make_fill_task(FillRequest request,
 
 Result<std::optional<std::uint64_t>> give_pages_back(const std::string& path,
                                                      const os::FileIdentity& identity) {
-  const UniqueFd fd = TRY(os::open_regular(path));
+  const UniqueFd fd = TRY(os::PathOpener().open_regular(path));
   const os::FileInfo info = TRY(os::stat_fd(fd.get()).wrap(path));
   if (info.identity.dev != identity.dev || info.identity.ino != identity.ino) {
     return make_error(Errc::stale, path + ": another file has its place");

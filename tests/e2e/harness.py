@@ -11,6 +11,7 @@ import json
 import mmap
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -45,6 +46,21 @@ def until(what, check, seconds=60):
         if time.monotonic() > end:
             raise AssertionError(f"waited {seconds} s in vain for: {what}")
         time.sleep(0.05)
+
+
+def unit_capabilities():
+    """The capabilities that andirond.service keeps."""
+    unit = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                        "../../configs/systemd/andirond.service.in")
+    with open(unit) as file:
+        line = re.search(r"^CapabilityBoundingSet=(.*)$", file.read(), re.MULTILINE).group(1)
+    return [name.removeprefix("CAP_").lower() for name in line.split()]
+
+
+def confined():
+    """Goes before the agent's command line: no more capabilities than the unit gives it."""
+    kept = "".join(f",+{name}" for name in unit_capabilities())
+    return ["setpriv", "--bounding-set", "-all" + kept, "--inh-caps", "-all", "--no-new-privs"]
 
 
 class Folder:

@@ -11,22 +11,11 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../../e2e"))
-from harness import MIB, Agent, main, make_cold, need_root, pages, until, write_gguf
+from harness import (MIB, Agent, confined, main, make_cold, need_root, pages, unit_capabilities,
+                     until, write_gguf)
 
 NOBODY = 65534
 GROUP = 64999
-
-
-def capabilities():
-    with open(os.path.join(HERE, "../../../configs/systemd/andirond.service.in")) as file:
-        line = re.search(r"^CapabilityBoundingSet=(.*)$", file.read(), re.MULTILINE).group(1)
-    return [name.removeprefix("CAP_").lower() for name in line.split()]
-
-
-def confined():
-    """Goes before the agent's command line."""
-    kept = "".join(f",+{name}" for name in capabilities())
-    return ["setpriv", "--bounding-set", "-all" + kept, "--inh-caps", "-all", "--no-new-privs"]
 
 
 def with_group(folder):
@@ -60,7 +49,7 @@ def holds_what_is_closed_to_others(build, folder):
         assert made.st_gid == GROUP and made.st_mode & 0o777 == 0o660, made
         with open(f"/proc/{agent.process.pid}/status") as file:
             allowed = re.search(r"^CapEff:\s*(\w+)", file.read(), re.MULTILINE).group(1)
-        assert bin(int(allowed, 16)).count("1") == len(capabilities()), allowed
+        assert bin(int(allowed, 16)).count("1") == len(unit_capabilities()), allowed
         cache = agent.until_state("m", "warm")["tiers"]["page-cache"]
         assert cache["resident_bytes"] == cache["locked_bytes"] == os.path.getsize(path), cache
         assert agent.smaps_locked(path) == pages(os.path.getsize(path))

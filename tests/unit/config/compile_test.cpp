@@ -269,13 +269,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{
             "[[model]]\nname = \"a b\"\nsource = \"\"\n",
             {R"(f:2:8: "name" must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -, not "a b")",
-             R"(f:3:10: "source" must be an absolute path, "ollama:NAME" or "hf:ORG/NAME", not "")"}},
+             R"(f:3:10: "source" must be an absolute path, "ollama:NAME", "hf:ORG/NAME" or "guest:NAME:SOURCE", not "")"}},
         BadCase{
             "[[model]]\nname = \"a\"\nsource = \"olama:x\"\n[[model]]\nname = \"a\"\nsource = "
             "\"models/x\"\n",
-            {R"(f:3:10: "source" must be an absolute path, "ollama:NAME" or "hf:ORG/NAME", not "olama:x"; did you mean "ollama"?)",
+            {R"(f:3:10: "source" must be an absolute path, "ollama:NAME", "hf:ORG/NAME" or "guest:NAME:SOURCE", not "olama:x"; did you mean "ollama"?)",
              R"(f:5:8: "name" a is already used on line 2)",
-             R"(f:6:10: "source" must be an absolute path, "ollama:NAME" or "hf:ORG/NAME", not "models/x")"}},
+             R"(f:6:10: "source" must be an absolute path, "ollama:NAME", "hf:ORG/NAME" or "guest:NAME:SOURCE", not "models/x")"}},
+        BadCase{
+            "[[model]]\nname = \"a\"\nsource = \"guest:b\"\n[[model]]\nname = \"c\"\nsource = "
+            "\"guest:101:models/x\"\nalso = [\"guest:101:olama:x\", \"guest:-:/x\", "
+            "\"gest:a:/x\"]\n",
+            {R"(f:3:10: "source" must be "guest:NAME:SOURCE", not "guest:b")",
+             R"(f:6:10: "source" must have an absolute path, "ollama:NAME" or "hf:ORG/NAME" after "guest:101:", not "models/x")",
+             R"(f:7:9: "also" must have an absolute path, "ollama:NAME" or "hf:ORG/NAME" after "guest:101:", not "olama:x"; did you mean "ollama"?)",
+             R"(f:7:30: "also" must be "guest:NAME:SOURCE", not "guest:-:/x")",
+             R"(f:7:44: "also" must be an absolute path, "ollama:NAME", "hf:ORG/NAME" or "guest:NAME:SOURCE", not "gest:a:/x"; did you mean "guest"?)"}},
         BadCase{
             "[[model]]\nname = \"a\"\nsource = \"/a\"\ntier = \"ram\"\nhold = \"lock\"\npriority = "
             "\"hi\"\n",
@@ -287,7 +296,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{
             "[[model]]\nname = \"a\"\nsource = \"/a\"\nkeep_alive = 300\nalso = [\"x\"]\n",
             {R"(f:4:14: "keep_alive" must be "auto", "forever" or a time such as "30m", not a whole number)",
-             R"(f:5:9: "also" must be an absolute path, "ollama:NAME" or "hf:ORG/NAME", not "x")"}},
+             R"(f:5:9: "also" must be an absolute path, "ollama:NAME", "hf:ORG/NAME" or "guest:NAME:SOURCE", not "x")"}},
         BadCase{
             "[[model]]\nname = \"a\"\nsource = \"/a\"\nkeep_alive = \"30\"\nload_s = nan\nbytes = "
             "1.5\n",
