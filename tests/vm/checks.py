@@ -327,10 +327,27 @@ def events():
     return sh("andironctl", "--json", "events")
 
 
+# In the configuration, and never asked for.
+UNASKED = f"""
+[[model]]
+name = "unasked"
+source = "{OTHER}"
+"""
+
+
+def prepare_unasked():
+    """reboot: a model that somebody reads by himself is seen"""
+    configure(entry("assistant", MODEL), UNASKED)
+    sh("systemctl", "reload", "andirond.service")
+    subprocess.run(["cat", OTHER], stdout=subprocess.DEVNULL, check=True)
+    until("the agent to see it",
+          lambda: in_cache("unasked")["resident_bytes"] >= os.path.getsize(OTHER))
+
+
 def prepare_missing():
     """missing: the next boot is told to preload a model that is not there as well"""
     sh("andironctl", "warm", "assistant", "--hold", "locked")
-    configure(entry("assistant", MODEL), entry("absent", ABSENT))
+    configure(entry("assistant", MODEL), entry("absent", ABSENT), UNASKED)
     os.unlink(READER_SAW)
     if not has_unit("andiron-preload.service"):
         sh("systemctl", "enable", "andiron-warm@absent.service")
@@ -368,6 +385,15 @@ def missing_model():
     return "\n".join(said)
 
 
+def read_again():
+    """reboot: what was in memory without anybody's asking is there again, and nobody holds it"""
+    until("it to come back", lambda: mincore_resident(OTHER) == pages(os.path.getsize(OTHER)))
+    said = sh("andironctl", "explain", "unasked")
+    assert "Before the reboot" in said and "it is not read again" not in said, said
+    assert in_cache("unasked")["hold"] is None
+    return said
+
+
 def purge():
     """purge: nothing is left, no file, mount, group, unit or locked page"""
     if not PACKAGED:
@@ -393,6 +419,6 @@ BOOTS = {
     "install": [install, reload_takes_configuration, watchdog, journal, journal_fields, security,
                 prepare_preload],
     "preload": [resident_before_reader, booted_whole, stop_and_start, kill, podman_hook, protected,
-                prepare_missing],
-    "missing": [missing_model, purge],
+                prepare_unasked, prepare_missing],
+    "missing": [missing_model, read_again, purge],
 }
