@@ -57,6 +57,14 @@ void ModelRecord::touch(const Clock& clock) {
   last_used_steady = clock.now();
 }
 
+std::optional<std::uint64_t> ModelRecord::evicted_to_tell(std::uint64_t lost, SteadyTime now) {
+  constexpr std::chrono::minutes kApart{1};
+  evicted_untold += lost;
+  if (eviction_told && now - *eviction_told < kApart) return std::nullopt;
+  eviction_told = now;
+  return std::exchange(evicted_untold, 0);
+}
+
 void ModelRecord::back_off_from(SteadyTime now) {
   using namespace std::chrono_literals;
   back_off = back_off == 0ms ? 30'000ms : std::min(back_off * 2, 1'800'000ms);

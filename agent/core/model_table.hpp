@@ -84,8 +84,8 @@ struct ModelRecord {
   std::uint64_t job = 0;  // 0 is none
   std::uint64_t evictions = 0;
   std::uint64_t evicted_bytes = 0;
-  std::uint64_t evicted_unsaid = 0;         // bytes that the log does not tell of yet
-  std::optional<SteadyTime> eviction_said;  // in the log, last
+  std::uint64_t evicted_untold = 0;         // bytes that the log does not tell of yet
+  std::optional<SteadyTime> eviction_told;  // in the log, last
   std::optional<WallTime> last_used;
   std::optional<SteadyTime> last_used_steady;
   std::optional<LastLoad> last_load;
@@ -109,6 +109,9 @@ struct ModelRecord {
   std::optional<std::uint64_t> resident_bytes() const noexcept;
   ModelState state() const noexcept;
   void touch(const Clock& clock);  // used now
+  /// So many bytes were evicted: how many the log is to tell of now, with those before that it has
+  /// not told of. One that loses pages all day is an event every two seconds, and a line a minute.
+  std::optional<std::uint64_t> evicted_to_tell(std::uint64_t bytes, SteadyTime now);
   /// Doubles the back-off, from 30 s to 30 min, and starts it.
   void back_off_from(SteadyTime now);
 };

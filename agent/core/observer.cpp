@@ -32,7 +32,6 @@ constexpr auto kLookAgain = 10s;
 constexpr auto kSettleContent = 1500ms;
 constexpr auto kSettleNames = 300ms;
 constexpr auto kLongestSettle = 10s;
-constexpr auto kSayEvictions = 1min;
 /// "some" memory stall, as a share of time, from which the agent adds no load of its own.
 constexpr double kHighPressure = 0.10;
 
@@ -246,7 +245,11 @@ void Observer::note_eviction(ModelRecord& record, std::uint64_t bytes) {
   event.bytes = bytes;
   event.cause = probe::Cause::unknown;
   world_.events.append(std::move(event));
-  say_eviction(record, bytes);
+  if (const auto untold = record.evicted_to_tell(bytes, world_.clock.now())) {
+    log::info({.model = record.name, .event = to_string(probe::EventType::model_evicted)},
+              "{}: {} of its {} were evicted", record.name, format_bytes(*untold),
+              format_bytes(record.bytes()));
+  }
   // Soon when it was warm for long; later and later when it is lost as fast as it comes.
   const SteadyTime now = world_.clock.now();
   const bool lasted =
@@ -259,17 +262,6 @@ void Observer::note_eviction(ModelRecord& record, std::uint64_t bytes) {
     record.retry_after = now + record.back_off;
   }
   world_.reconcile_soon();
-}
-
-/// A model that loses pages all day is an event every two seconds, and a line a minute.
-void Observer::say_eviction(ModelRecord& record, std::uint64_t bytes) {
-  const SteadyTime now = world_.clock.now();
-  record.evicted_unsaid += bytes;
-  if (record.eviction_said && now - *record.eviction_said < kSayEvictions) return;
-  record.eviction_said = now;
-  log::info({.model = record.name, .event = to_string(probe::EventType::model_evicted)},
-            "{}: {} of its {} were evicted", record.name,
-            format_bytes(std::exchange(record.evicted_unsaid, 0)), format_bytes(record.bytes()));
 }
 
 void Observer::recheck(ModelRecord& record, std::chrono::milliseconds settle) {

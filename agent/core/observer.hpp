@@ -61,7 +61,6 @@ class Observer {
   void on_looked(const std::string& name, std::vector<Looked> found, SteadyTime began);
   void compare_models();
   void note_eviction(ModelRecord& record, std::uint64_t bytes);
-  void say_eviction(ModelRecord& record, std::uint64_t bytes);
   void read_pressure();
   void recheck(ModelRecord& record, std::chrono::milliseconds settle);
   bool sample_due(const ModelRecord& record, SteadyTime now) const;

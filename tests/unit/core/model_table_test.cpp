@@ -48,6 +48,20 @@ TEST(ModelRecord, TellsMissingFromBroken) {
   EXPECT_EQ(record.state(), ModelState::error);
 }
 
+TEST(ModelRecord, TellsOfEvictionsOnceAMinuteAndOfAllOfThem) {
+  ModelRecord record;
+  SteadyTime now{};
+  EXPECT_EQ(record.evicted_to_tell(10, now), 10u);
+  now += std::chrono::seconds(2);
+  EXPECT_EQ(record.evicted_to_tell(3, now), std::nullopt);
+  EXPECT_EQ(record.evicted_to_tell(4, now), std::nullopt);
+  now += std::chrono::seconds(58);
+  EXPECT_EQ(record.evicted_to_tell(5, now), 12u);
+  EXPECT_EQ(record.evicted_to_tell(6, now), std::nullopt);
+  now += std::chrono::hours(1);
+  EXPECT_EQ(record.evicted_to_tell(1, now), 7u);
+}
+
 TEST(ModelRecord, BackOffDoublesUpToHalfAnHour) {
   ModelRecord record;
   const SteadyTime now{};
