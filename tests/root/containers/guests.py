@@ -213,7 +213,7 @@ def nothing_in_a_guest_leads_out_of_it(build, folder):
     os.mkfifo(root + "/srv/pipe.gguf")
     names = ["absolute.gguf", "up.gguf", "root.gguf", "self.gguf", "shadow", "pipe.gguf"]
     text = config(*((name, f"guest:{NAME}:/srv/{name}", 'preload = "boot"') for name in names))
-    guards = [Guard(secret), Guard("/etc/shadow")]
+    guard = Guard(secret)  # not of /etc/shadow, which any login on this machine opens
     with Box(NAME, root) as box, Agent(build, folder, text, wrap=confined()) as agent:
         box.owns()
         box.start()
@@ -232,9 +232,9 @@ def nothing_in_a_guest_leads_out_of_it(build, folder):
             assert model["bytes"] == os.path.getsize(inner), model
         assert resident(inner) == pages(os.path.getsize(inner))
         agent.stop()
-    assert not any(guard.fired() for guard in guards)
+    assert not guard.fired()
     with open(secret, "rb"):
-        assert guards[0].fired()
+        assert guard.fired()
 
 
 def with_proc():
