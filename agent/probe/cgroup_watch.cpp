@@ -42,8 +42,10 @@ std::optional<WallTime> began(std::uint64_t pid) {
   const long rate = ::sysconf(_SC_CLK_TCK);
   timespec now{};
   if (!ticks || rate <= 0 || ::clock_gettime(CLOCK_BOOTTIME, &now) != 0) return std::nullopt;
+  // The tick that it began in has its end as well: rather later than it was, since a start that
+  // seems to be from before a stop would count as an old one.
   const double age = static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 -
-                     static_cast<double>(*ticks) / static_cast<double>(rate);
+                     static_cast<double>(*ticks + 1) / static_cast<double>(rate);
   return std::chrono::system_clock::now() - std::chrono::duration_cast<WallTime::duration>(
                                                 std::chrono::duration<double>(std::max(age, 0.0)));
 }
