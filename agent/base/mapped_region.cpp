@@ -33,8 +33,17 @@ Result<MappedRegion> MappedRegion::map_file(int fd, std::uint64_t size) {
   return map(fd, size, PROT_READ, MAP_SHARED);
 }
 
+Result<MappedRegion> MappedRegion::map_writable(int fd, std::uint64_t size) {
+  return map(fd, size, PROT_READ | PROT_WRITE, MAP_SHARED);
+}
+
 Result<MappedRegion> MappedRegion::map_anonymous(std::uint64_t size) {
   return map(-1, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+Result<void> MappedRegion::make_read_only() const {
+  if (::mprotect(data_, size_, PROT_READ) != 0) return make_system_error(errno, "mprotect");
+  return {};
 }
 
 void MappedRegion::reset() noexcept {

@@ -24,6 +24,8 @@ class MappedRegion {
 
   /// PROT_READ, MAP_SHARED, whole file. `size` in bytes, more than 0.
   static Result<MappedRegion> map_file(int fd, std::uint64_t size);
+  /// The same, and writable: for a file that nobody else can cut short.
+  static Result<MappedRegion> map_writable(int fd, std::uint64_t size);
   /// Private, zeroed, readable and writable.
   static Result<MappedRegion> map_anonymous(std::uint64_t size);
 
@@ -31,6 +33,8 @@ class MappedRegion {
   std::size_t size() const noexcept { return size_; }
   explicit operator bool() const noexcept { return data_ != nullptr; }
   void reset() noexcept;
+  /// No write through it from now on. Errors: mprotect's.
+  Result<void> make_read_only() const;
 
  private:
   MappedRegion(void* data, std::size_t size) noexcept : data_(data), size_(size) {}

@@ -240,10 +240,10 @@ Result<void> add_missing_pages(int fd, std::uint64_t at, std::uint64_t length,
 /// A line of smaps may end with a path of any length, which does not matter to us.
 constexpr std::size_t kSmapsLine = 512;
 
-/// Adds up what is locked of [begin, end) from the lines of smaps, whose areas come in order.
-class LockedSum {
+/// Adds up what is there of [begin, end) from the lines of smaps, whose areas come in order.
+class PresentSums {
  public:
-  LockedSum(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end) {}
+  PresentSums(std::uint64_t begin, std::uint64_t end) : begin_(begin), end_(end) {}
 
   /// False when no later line can matter.
   bool take(std::string_view line) {
@@ -262,22 +262,25 @@ class LockedSum {
     if (line.starts_with("Rss:")) {
       const std::vector<std::string_view> words = fields(line);
       if (words.size() >= 2) present_ = parse_number(words[1]).value_or(0) * kKiB;
+    } else if (line.starts_with("ShmemPmdMapped:")) {
+      const std::vector<std::string_view> words = fields(line);
+      if (words.size() >= 2) present_in_.huge += parse_number(words[1]).value_or(0) * kKiB;
     } else if (line.starts_with("VmFlags:")) {
       const std::vector<std::string_view> flags = fields(line);
       if (std::find(flags.begin(), flags.end(), "lo") != flags.end()) {
-        bytes_ += std::min(present_, overlap_);
+        present_in_.locked += std::min(present_, overlap_);
       }
     }
     return true;
   }
-  std::uint64_t bytes() const { return bytes_; }
+  const PresentBytes& sums() const { return present_in_; }
 
  private:
   std::uint64_t begin_;
   std::uint64_t end_;
   std::uint64_t overlap_ = 0;
   std::uint64_t present_ = 0;
-  std::uint64_t bytes_ = 0;
+  PresentBytes present_in_;
 };
 
 }  // namespace
@@ -323,29 +326,33 @@ Result<std::vector<ByteRange>> missing_ranges(int fd, std::uint64_t size, std::u
   return std::move(missing).take();
 }
 
-Result<std::uint64_t> locked_bytes(const MappedRegion& region) {
-  if (!region) return 0;
+Result<PresentBytes> present_bytes(const MappedRegion& region) {
+  if (!region) return PresentBytes{};
   const auto begin = reinterpret_cast<std::uintptr_t>(region.data());
   const UniqueFd fd(::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC));
   if (!fd) return make_system_error(errno, "open /proc/self/smaps");
-  LockedSum sum(begin, begin + region.size());
+  PresentSums sum(begin, begin + region.size());
   std::array<char, 16384> buffer{};
   std::string line;
   for (;;) {
     const ssize_t count = ::read(fd.get(), buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return make_system_error(errno, "read /proc/self/smaps");
-    if (count == 0) return sum.bytes();
+    if (count == 0) return sum.sums();
     for (const char c : std::string_view(buffer.data(), static_cast<std::size_t>(count))) {
       if (c != '\n') {
         if (line.size() < kSmapsLine) line += c;
         continue;
       }
       // The kernel walks page tables as it prints: ask for no more than needed.
-      if (!sum.take(line)) return sum.bytes();
+      if (!sum.take(line)) return sum.sums();
       line.clear();
     }
   }
+}
+
+Result<std::uint64_t> locked_bytes(const MappedRegion& region) {
+  return TRY(present_bytes(region)).locked;
 }
 
 }  // namespace andiron::os

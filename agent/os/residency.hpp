@@ -43,6 +43,14 @@ Result<std::vector<ByteRange>> missing_ranges(int fd, std::uint64_t size,
                                               std::uint64_t merge_gap = 0,
                                               std::size_t limit = 65536);
 
+/// What of a mapping is really there, by /proc/self/smaps.
+struct PresentBytes {
+  std::uint64_t locked = 0;
+  std::uint64_t huge = 0;  // of tmpfs, mapped as huge pages
+};
+/// Blocks: for the page tables of the mappings up to this one.
+Result<PresentBytes> present_bytes(const MappedRegion& region);
+
 /// Bytes of the mapping that are really there and locked, from /proc/self/smaps: the Rss of its
 /// areas that have the flag "lo". VmLck counts what is not there yet, too. smaps' own Locked is the
 /// same number while nobody else maps the file, and a share of it (it is proportional, as Pss is)

@@ -68,6 +68,14 @@ Result<void> ReadBackend::check(const ReadRequest& request) const {
   if (request.offset > kLargestOffset || request.buffer.size() > kLargestOffset - request.offset) {
     return refuse("past the largest file offset");
   }
+  if (request.memory) {
+    if (*request.memory >= kMemorySlots) return refuse("no such memory slot");
+    const std::span<std::byte> memory = memory_[*request.memory];
+    if (request.buffer.data() < memory.data() ||
+        request.buffer.data() + request.buffer.size() > memory.data() + memory.size()) {
+      return refuse("not in the registered memory that it names");
+    }
+  }
   if (request.id == kReservedId) return refuse("the reserved id");
   if (pending_.contains(request.id)) return refuse("its id is in flight");
   if (pending_.size() >= depth()) return refuse(fmt::format("{} are in flight", depth()));
@@ -153,6 +161,28 @@ Result<void> ReadBackend::cancel_all(std::chrono::milliseconds timeout) {
     }
   }
   return {};
+}
+
+Result<void> ReadBackend::register_memory(unsigned slot, std::span<std::byte> memory) {
+  CHECK(slot < kMemorySlots && memory_[slot].empty());
+  if (memory.empty() || memory.size() > kLargestRead) {
+    return make_error(Errc::bad_request, fmt::format("register {} bytes", memory.size()));
+  }
+  TRY(do_register(slot, memory));
+  memory_[slot] = memory;
+  return {};
+}
+
+void ReadBackend::unregister_memory(unsigned slot) noexcept {
+  CHECK(slot < kMemorySlots);
+  if (std::exchange(memory_[slot], {}).empty()) return;
+  if (const Result<void> done = do_register(slot, {}); !done) {
+    log::debug("registered memory is not given back: {}", done.error().message());
+  }
+}
+
+Result<void> ReadBackend::do_register(unsigned, std::span<std::byte>) {
+  return make_error(Errc::unavailable, std::string(name()) + " registers no memory");
 }
 
 std::unique_ptr<ReadBackend> make_read_backend(std::size_t depth) {

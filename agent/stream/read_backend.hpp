@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +24,8 @@ struct ReadRequest {
   std::uint64_t offset = 0;
   std::span<std::byte> buffer;
   std::uint32_t alignment = 1;  // what the fd wants of offset, length and address: 1 for buffered
+  /// The registered memory that the buffer lies in (register_memory), if it does.
+  std::optional<unsigned> memory = {};
 };
 
 struct ReadCompletion {
@@ -55,6 +58,15 @@ class ReadBackend {
   /// caller must then keep their buffers and fds for the life of the process. Call again, or leak.
   Result<void> cancel_all(std::chrono::milliseconds timeout);
 
+  /// Memory that many reads will go to, so that the kernel looks up its pages once and not for each
+  /// read; what is not there yet comes in. Slots are 0 to kMemorySlots - 1, free before; at most
+  /// 1 GiB each. Errors: unavailable where the backend or the kernel cannot, ENOMEM where
+  /// RLIMIT_MEMLOCK is short; reads then go there as to any memory.
+  Result<void> register_memory(unsigned slot, std::span<std::byte> memory);
+  /// No read that names the slot may be in flight.
+  void unregister_memory(unsigned slot) noexcept;
+  static constexpr unsigned kMemorySlots = 8;
+
   std::size_t in_flight() const noexcept { return pending_.size(); }
   virtual std::size_t depth() const noexcept = 0;
   virtual const char* name() const noexcept = 0;
@@ -69,6 +81,8 @@ class ReadBackend {
   virtual Result<std::vector<RawCompletion>> do_reap(std::chrono::milliseconds timeout) = 0;
   /// Best effort; the read's completion comes all the same, with whatever result.
   virtual void do_cancel(std::uint64_t id) noexcept = 0;
+  /// An empty span takes the slot's memory back.
+  virtual Result<void> do_register(unsigned slot, std::span<std::byte> memory);
 
   // For a backend that stands below the checks and in front of another one, as the tests' does.
   static Result<void> raw_submit(ReadBackend& inner, const ReadRequest& request) {
@@ -79,6 +93,9 @@ class ReadBackend {
     return inner.do_reap(timeout);
   }
   static void raw_cancel(ReadBackend& inner, std::uint64_t id) noexcept { inner.do_cancel(id); }
+  static Result<void> raw_register(ReadBackend& inner, unsigned slot, std::span<std::byte> memory) {
+    return inner.do_register(slot, memory);
+  }
 
  private:
   struct Pending {
@@ -93,6 +110,7 @@ class ReadBackend {
   std::optional<ReadCompletion> settle(const RawCompletion& raw);
 
   std::unordered_map<std::uint64_t, Pending> pending_;
+  std::array<std::span<std::byte>, kMemorySlots> memory_{};
 };
 
 /// io_uring with the set-up ladder SINGLE_ISSUER|DEFER_TASKRUN|COOP_TASKRUN|SUBMIT_ALL (6.1),

@@ -59,6 +59,7 @@ class UringBackend final : public ReadBackend {
   Result<void> do_submit(const ReadRequest& request) override;
   Result<std::vector<RawCompletion>> do_reap(milliseconds timeout) override;
   void do_cancel(std::uint64_t id) noexcept override;
+  Result<void> do_register(unsigned slot, std::span<std::byte> memory) override;
 
  private:
   UringBackend(const io_uring& ring, std::size_t depth, const char* rung)
@@ -68,6 +69,7 @@ class UringBackend final : public ReadBackend {
   io_uring ring_;
   std::size_t depth_;
   const char* rung_;
+  bool has_slots_ = false;  // for registered memory: made when first wanted
 };
 
 Result<std::unique_ptr<UringBackend>> UringBackend::create(std::size_t depth) {
@@ -128,8 +130,13 @@ UringBackend::~UringBackend() {
 Result<void> UringBackend::do_submit(const ReadRequest& request) {
   io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);
   if (entry == nullptr) return make_system_error(EAGAIN, "io_uring_get_sqe");
-  ::io_uring_prep_read(entry, request.fd, request.buffer.data(),
-                       static_cast<unsigned>(request.buffer.size()), request.offset);
+  const auto length = static_cast<unsigned>(request.buffer.size());
+  if (request.memory) {
+    ::io_uring_prep_read_fixed(entry, request.fd, request.buffer.data(), length, request.offset,
+                               static_cast<int>(*request.memory));
+  } else {
+    ::io_uring_prep_read(entry, request.fd, request.buffer.data(), length, request.offset);
+  }
   ::io_uring_sqe_set_data64(entry, request.id);
   const int result = ::io_uring_submit(&ring_);
   if (result < 0 && !is_passing(result)) {
@@ -170,6 +177,19 @@ void UringBackend::do_cancel(std::uint64_t id) noexcept {
   ::io_uring_prep_cancel64(entry, id, 0);
   ::io_uring_sqe_set_data64(entry, kNobody);
   ::io_uring_submit(&ring_);
+}
+
+Result<void> UringBackend::do_register(unsigned slot, std::span<std::byte> memory) {
+  if (!has_slots_) {
+    const int made = ::io_uring_register_buffers_sparse(&ring_, kMemorySlots);  // 5.19
+    if (made < 0) return make_system_error(-made, "io_uring_register_buffers_sparse");
+    has_slots_ = true;
+  }
+  const iovec region{memory.data(), memory.size()};
+  const __u64 tag = 0;
+  const int result = ::io_uring_register_buffers_update_tag(&ring_, slot, &region, &tag, 1);
+  if (result < 0) return make_system_error(-result, "io_uring_register_buffers_update");
+  return {};
 }
 
 std::string remedy_for(int failure) {
