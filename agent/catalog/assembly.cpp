@@ -9,6 +9,7 @@
 #include "agent/base/units.hpp"
 #include "agent/catalog/borrowed_pages.hpp"
 #include "agent/catalog/duplicates.hpp"
+#include "agent/catalog/file_names.hpp"
 #include "agent/catalog/gguf.hpp"
 #include "agent/catalog/safetensors.hpp"
 #include "agent/os/file.hpp"
@@ -157,7 +158,7 @@ Result<void> Assembly::add_located(const Located& file, const std::string& given
   }
   if (size > kMaxBytes - resolved_.bytes)
     return make_error(Errc::too_large, "more than 8 EiB in all");
-  resolved_.files.push_back({file.path, info.identity, role == Role::companion});
+  resolved_.files.push_back({file.path, info.identity, role == Role::companion, given});
   resolved_.bytes += size;
   inodes_.emplace(inode, static_cast<std::uint32_t>(resolved_.files.size() - 1));
   const std::string name = base_name(file.path);
@@ -303,6 +304,7 @@ Result<Resolved> Assembly::finish(const Places& places) {
     note(std::move(text));
   if (notes_left_out_ > 0)
     resolved_.notes.push_back("and " + std::to_string(notes_left_out_) + " more notes");
+  name_files(resolved_.files);
   for (const ModelFile& file : resolved_.files)
     watch_.erase(file.path);
   resolved_.watch.assign(watch_.begin(), watch_.end());

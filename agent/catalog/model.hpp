@@ -24,6 +24,10 @@ struct ModelFile {
   std::string path;  // absolute, symlinks resolved; as os::PathOpener takes it
   os::FileIdentity identity;
   bool companion = false;  // named by `also`: kept warm with the model, no weights of it
+  /// What it is called within the model: its path below the folder that all weights share, as the
+  /// source names them ("model-00001-of-00002.safetensors", whatever blob that leads to); of
+  /// companions, below "also/". Relative, without "." or "..", unique in the model.
+  std::string name = {};
 };
 
 /// What a GGUF header says about the model's shape; 0 and "" where it does not.
