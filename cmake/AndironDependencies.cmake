@@ -10,6 +10,8 @@ find_package(Boost 1.74 REQUIRED)
 find_package(tl-expected REQUIRED)
 pkg_check_modules(liburing REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(libsystemd REQUIRED IMPORTED_TARGET libsystemd)
+# Header-only where it is used: the sums of pinned copies.
+pkg_check_modules(libxxhash REQUIRED IMPORTED_TARGET libxxhash)
 find_path(ANDIRON_TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
 
 # Header-only on purpose: Debian's shared toml++ is built with exceptions and lacks the

@@ -9,7 +9,7 @@ set -euo pipefail
 declare -A groups=(
   [build]="g++ cmake ninja-build pkg-config libfmt-dev libspdlog-dev libtomlplusplus-dev
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
-           libsystemd-dev"
+           libsystemd-dev libxxhash-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
           python3-venv dpkg-dev file lintian man-db systemd zsh python3-yaml"
   [docker]="docker.io busybox-static mmdebstrap"

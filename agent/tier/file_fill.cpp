@@ -73,7 +73,7 @@ HeldFile FileFill::take() && {
 Result<void> FileFill::locate() {
   const StageTimer timer(run_.lane.clock, run_.outcome.stages.locate);
   held_.fd = TRY(os::PathOpener().open_regular(file_.path));
-  TRY(check_identity());
+  TRY(check_identity(held_.fd.get(), held_.identity));
   const std::uint64_t size = held_.identity.size;
   if (size == 0) return {};
   if (const auto traits = os::filesystem_traits(held_.fd.get())) {
@@ -225,7 +225,7 @@ Result<void> FileFill::verify() {
   } else if (held_.hold == Hold::protected_) {
     see_charges();
   }
-  return check_identity();
+  return check_identity(held_.fd.get(), held_.identity);
 }
 
 /// Who first touched a page pays for it, and only what we pay for is protected.
@@ -246,19 +246,6 @@ void FileFill::see_charges() {
   run_.outcome.lock_limit =
       file_.path + ": " + format_bytes(std::min(bytes, held_.identity.size)) + " are charged to " +
       to_whom + ", where nothing protects them; `andironctl warm --recharge` moves them";
-}
-
-Result<void> FileFill::check_identity() const {
-  const os::FileInfo info = TRY(os::stat_fd(held_.fd.get()));
-  if (info.identity == held_.identity) return {};
-  if (info.identity.dev != held_.identity.dev || info.identity.ino != held_.identity.ino) {
-    return make_error(Errc::stale, "another file has its place");
-  }
-  if (info.identity.size != held_.identity.size) {
-    return make_error(Errc::stale, "it is " + std::to_string(info.identity.size) + " bytes, was " +
-                                       std::to_string(held_.identity.size));
-  }
-  return make_error(Errc::stale, "it was written to, or its metadata changed");
 }
 
 /// One walk, since it takes 10 ms a GiB of small folios, which is a tenth of what a tenth of that

@@ -41,7 +41,6 @@ class FileFill {
   void see_charges();
   void measure();
   Result<void> verify();
-  Result<void> check_identity() const;
   void find_missing();
   void note(const std::string& text);
 

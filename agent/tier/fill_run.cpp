@@ -17,7 +17,8 @@ constexpr std::uint64_t kLookEvery = 64 * kMiB;
 
 }  // namespace
 
-Result<void> FillRun::pace(std::uint64_t bytes) const {
+Result<void> pace(const stream::LaneContext& lane, const stream::TransferControl& control,
+                  std::uint64_t bytes) {
   lane.beat();
   TRY(control.check(lane.clock.now()));
   while (control.paused())
@@ -29,15 +30,33 @@ Result<void> FillRun::pace(std::uint64_t bytes) const {
   return {};
 }
 
-Result<void> FillRun::check_headroom(std::uint64_t mapped) const {
-  if (request.min_available == 0) return {};
+Result<void> check_available(std::uint64_t min_available, std::uint64_t more) {
+  if (min_available == 0) return {};
   const Result<os::MemoryView> memory = os::read_memory();
   if (!memory) return {};  // not known: the kernel itself says ENOMEM before it is too late
-  const std::uint64_t kept = mapped_unlocked + mapped;
-  const std::uint64_t left = memory->available - std::min(memory->available, kept);
-  if (left >= request.min_available) return {};
-  return make_error(Errc::no_headroom, format_bytes(left) + " left, " +
-                                           format_bytes(request.min_available) + " to be kept");
+  const std::uint64_t left = memory->available - std::min(memory->available, more);
+  if (left >= min_available) return {};
+  return make_error(Errc::no_headroom,
+                    format_bytes(left) + " left, " + format_bytes(min_available) + " to be kept");
+}
+
+Result<void> check_identity(int fd, const os::FileIdentity& identity) {
+  const os::FileInfo info = TRY(os::stat_fd(fd));
+  if (info.identity == identity) return {};
+  if (info.identity.dev != identity.dev || info.identity.ino != identity.ino) {
+    return make_error(Errc::stale, "another file has its place");
+  }
+  if (info.identity.size != identity.size) {
+    return make_error(Errc::stale, "it is " + std::to_string(info.identity.size) + " bytes, was " +
+                                       std::to_string(identity.size));
+  }
+  return make_error(Errc::stale, "it was written to, or its metadata changed");
+}
+
+Result<void> FillRun::pace(std::uint64_t bytes) const { return tier::pace(lane, control, bytes); }
+
+Result<void> FillRun::check_headroom(std::uint64_t mapped) const {
+  return check_available(request.min_available, mapped_unlocked + mapped);
 }
 
 void FillAccount::add_read(std::uint64_t bytes) noexcept {

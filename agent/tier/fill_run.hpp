@@ -13,6 +13,16 @@
 
 namespace andiron::tier {
 
+/// Before `bytes` are read: waits while the loop wants it (pressure) and for the rate limit.
+/// Errors: cancelled, timeout.
+Result<void> pace(const stream::LaneContext& lane, const stream::TransferControl& control,
+                  std::uint64_t bytes);
+/// Errors: no_headroom when less than `min_available` would be left of this machine's memory with
+/// `more` bytes of it taken. 0 is no bound.
+Result<void> check_available(std::uint64_t min_available, std::uint64_t more);
+/// Errors: stale, with what is different about the open file.
+Result<void> check_identity(int fd, const os::FileIdentity& identity);
+
 /// What the files of one request share while it runs. What it refers to outlives it.
 /// Thread: the lane's, but pace() and check_headroom(): any.
 struct FillRun {
