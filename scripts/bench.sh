@@ -3,9 +3,10 @@
 #
 # bench.sh [--rounds N] [--size MIB] [--dir DIR]: the targets, measured. The agent as a whole: its
 # memory, and its answers under 64 clients. Then the page-cache tier side by side with vmtouch, dd
-# and fio: nine rounds, 2048 MiB, in build/, unless told otherwise; as root also on a loop device
-# with a read-ahead of 128 KiB, which is what most disks have. Installs and builds what is missing,
-# changes no setting of the system, and removes what it made.
+# and fio, and, as root, the pinned-ram tier with fio: nine rounds, 2048 MiB, in build/, unless told
+# otherwise; as root also on a loop device with a read-ahead of 128 KiB, which is what most disks
+# have. Installs and builds what is missing, changes no setting of the system, and removes what it
+# made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,7 +18,7 @@ while [[ $# -gt 0 ]]; do
     --rounds) rounds=${2:?--rounds needs a number}; shift ;;
     --size) size=${2:?--size needs a number of MiB}; shift ;;
     --dir) dir=${2:?--dir needs a folder}; shift ;;
-    -h | --help) sed -n '4,8s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h | --help) sed -n '4,9s/^# \{0,1\}//p' "$0"; exit 0 ;;
     *) echo "bench.sh: what is '$1'? See --help" >&2; exit 2 ;;
   esac
   shift
@@ -33,7 +34,7 @@ mkdir -p build/release
 {
   cmake --preset release -DANDIRON_TESTS=ON
   cmake --build --preset release -j "$(nproc)" \
-    --target andirond andironctl api_load page_cache_bench
+    --target andirond andironctl api_load page_cache_bench pinned_bench
 } >build/release/bench-build.log 2>&1 || { cat build/release/bench-build.log >&2; exit 1; }
 
 mkdir -p "$dir"
@@ -70,6 +71,11 @@ make_files "$work" "$size"
 echo "$(uname -sr), $(nproc) CPUs; a round takes about a minute and a half"
 scripts/bench-page-cache.py "$program" "$work/whole" "$work/tenth" "$rounds" \
   "$(df --output=source "$work" | tail -1), $(df --output=fstype "$work" | tail -1)"
+pinned=build/release/tests/bench/pinned_bench
+if [[ $(id -u) -eq 0 ]]; then
+  scripts/bench-pinned.py "$pinned" "$program" "$work/whole" "$rounds" \
+    "$(df --output=source "$work" | tail -1)"
+fi
 rm -f "$work/whole" "$work/tenth"
 
 if [[ $(id -u) -ne 0 ]]; then
@@ -89,3 +95,4 @@ mount "$loop" "$work/mount"
 make_files "$work/mount" "$small"
 scripts/bench-page-cache.py "$program" "$work/mount/whole" "$work/mount/tenth" "$rounds" \
   "a loop device with a read-ahead of 128 KiB, ext4"
+scripts/bench-pinned.py "$pinned" "$program" "$work/mount/whole" "$rounds" "that loop device"
