@@ -101,7 +101,9 @@ ModelBody decode_model(const Json& value) {
   model.resident_bytes = maybe_count(page_cache, "resident_bytes");
   model.locked_bytes = count(page_cache, "locked_bytes");
   model.hold = text(page_cache, "hold");
-  model.pinned_bytes = count(member(member(value, "tiers"), "pinned-ram"), "resident_bytes");
+  const Json& pinned = member(member(value, "tiers"), "pinned-ram");
+  model.pinned_bytes = count(pinned, "resident_bytes");
+  model.pinned_path = text(pinned, "path");
   model.evictions = count(member(value, "evictions"), "count");
   model.evicted_bytes = count(member(value, "evictions"), "bytes");
   model.last_used = text(value, "last_used");

@@ -51,7 +51,8 @@ struct ModelBody {
   std::uint64_t bytes = 0;
   std::optional<std::uint64_t> resident_bytes;  // in the page cache; nullopt is not known
   std::uint64_t locked_bytes = 0;
-  std::string hold;  // what it has; empty for none
+  std::string hold;         // what it has; empty for none
+  std::string pinned_path;  // empty: no copy that could be read
   std::uint64_t pinned_bytes = 0;
   std::uint64_t evictions = 0;
   std::uint64_t evicted_bytes = 0;

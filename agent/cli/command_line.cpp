@@ -153,6 +153,24 @@ void add_model_verbs(CLI::App& app, Verb& verb) {
                       [](Context& c, const Named& o) { return run_explain(c, o.name); });
   explain->add_option("name", explained->name, "A model")->required()->type_name("NAME");
 
+  auto [path, shown_path] =
+      add_verb<Named>(app, verb, "path", "Print where a model's copy in pinned RAM is",
+                      [](Context& c, const Named& o) { return run_path(c, o.name); });
+  path->add_option("name", shown_path->name, "A model")->required()->type_name("NAME");
+
+  struct Program {
+    std::string name;
+    std::vector<std::string> command;
+  };
+  auto [program, started] = add_verb<Program>(
+      app, verb, "run", "Run a program on a model's copy in pinned RAM",
+      [](Context& c, const Program& o) { return run_with(c, o.name, o.command); });
+  program->add_option("name", started->name, "A model")->required()->type_name("NAME");
+  program->add_option("command", started->command, "The program; {} stands for the copy's path")
+      ->required()
+      ->type_name("-- CMD {}");
+  program->footer("Example:\n  andironctl run assistant -- llama-cli -m {} -p Hello");
+
   auto [resolve, options] = add_verb<ResolveOptions>(
       app, verb, "resolve", "Show which files a source means; works without an agent",
       [](Context& c, const ResolveOptions& o) { return run_resolve(c, o); });

@@ -20,6 +20,7 @@ struct WarmOptions {
   std::string hold;
   bool wait = true;
   bool recharge = false;  // give its pages back first
+  bool quiet = false;     // say nothing of a good end
   bool strict = false;    // a hold that was not reached whole is a failure
   std::optional<std::chrono::milliseconds> timeout;  // for an agent to come up, too
 };
@@ -40,6 +41,12 @@ ExitStatus run_status(Context& context);
 ExitStatus run_models(Context& context, const std::string& name);  // empty: all
 ExitStatus run_warm(Context& context, const WarmOptions& options);
 ExitStatus run_drop(Context& context, const std::string& name, bool keep_pages);
+/// Prints where the model's copy in pinned RAM is.
+ExitStatus run_path(Context& context, const std::string& name);
+/// Becomes the command, with each {} in its words replaced by that place; brings the model in first
+/// where it is not there. Comes back only on failure.
+ExitStatus run_with(Context& context, const std::string& name,
+                    const std::vector<std::string>& command);
 ExitStatus run_events(Context& context, const EventsOptions& options);
 ExitStatus run_explain(Context& context, const std::string& name);
 ExitStatus run_plan(Context& context);

@@ -118,7 +118,7 @@ class Warming {
 
   ExitStatus ended() {
     if (last_.state != "done") return failed();
-    if (!context_.options.json && last_.model) {
+    if (!context_.options.json && !options_.quiet && last_.model) {
       const auto took = context_.clock.now() - begin_;
       context_.console.print(render_warmed(*last_.model, took, last_.done_bytes.value_or(0)));
     }

@@ -25,6 +25,7 @@
 #include "agent/core/http_door.hpp"
 #include "agent/core/last_boot.hpp"
 #include "agent/core/observer.hpp"
+#include "agent/core/pinned_keeper.hpp"
 #include "agent/core/pressure_gate.hpp"
 #include "agent/core/protection_keeper.hpp"
 #include "agent/core/reconciler.hpp"
@@ -49,6 +50,8 @@ using namespace std::chrono_literals;
 using boost::system::error_code;
 
 constexpr auto kTick = 1s;
+/// What is to be held again is known by then: which models there are, and what was asked for.
+constexpr auto kSettle = 10s;
 /// Progress lines, and the pressure gate's steps, while jobs run.
 constexpr auto kFastTick = 100ms;
 /// Deadlines of shutdown, in its order; together below systemd's 90 s by far.
@@ -76,6 +79,7 @@ class Agent::Impl {
         engine_({options_.settings.stream.max_bandwidth, options_.settings.stream.io_class, 64},
                 clock_),
         world_(clock_, *slow_, engine_),
+        pinned_(world_, options_.state_dir, runtime_.path()),
         reconciler_(world_, warmer_raw_),
         last_boot_(world_, options_.state_dir, os::read_boot_id()) {}
 
@@ -110,6 +114,7 @@ class Agent::Impl {
   std::unique_ptr<SlowLane> slow_;
   stream::Engine engine_;
   World world_;
+  PinnedKeeper pinned_;
   Warmer* warmer_raw_ = nullptr;
   Reconciler reconciler_;
   std::unique_ptr<Warmer> warmer_;
@@ -189,7 +194,7 @@ Result<void> Agent::Impl::make_parts() {
     reconcile_soon();
   };
   hooks.forgotten = [this](ModelRecord& record) { observer_->forget(record); };
-  warmer_ = TRY(Warmer::create(world_, std::move(hooks)));
+  warmer_ = TRY(Warmer::create(world_, pinned_, std::move(hooks)));
   warmer_raw_ = warmer_.get();
   const auto post = [this](std::function<void()> then) { asio::post(loop_, std::move(then)); };
   wanted_ = std::make_unique<WantedKeeper>(world_, *warmer_, options_.state_dir, post);
@@ -248,6 +253,7 @@ Result<void> Agent::Impl::watch_fds() {
   using Descriptor = asio::posix::stream_descriptor;
   TRY(on_readable(slow_->fd(), Descriptor::wait_read, [this] { slow_->deliver(); }));
   TRY(on_readable(warmer_->fd(), Descriptor::wait_read, [this] { warmer_->collect(); }));
+  TRY(on_readable(warmer_->pinned_fd(), Descriptor::wait_read, [this] { warmer_->collect(); }));
   TRY(on_readable(observer_->watch_fd(), Descriptor::wait_read,
                   [this] { observer_->on_file_changes(); }));
   TRY(on_readable(containers_->fd(), Descriptor::wait_read, [this] {
@@ -341,6 +347,7 @@ void Agent::Impl::find_capabilities() {
                found.push_back(http_door_->capability());
                found.push_back(protection_.capability());
                found.push_back(single_.capability());
+               found.push_back(pinned_.capability());
                world_.capabilities = std::move(found);
              });
 }
@@ -354,6 +361,7 @@ void Agent::Impl::tick() {
   containers_->tick();
   single_.tick();
   protection_.tick();
+  pinned_.tick(warmer_->settling() || clock_.now() - started_ < kSettle);
   warmer_->forget_ad_hoc();
   last_boot_.tick();
   wanted_->tick();

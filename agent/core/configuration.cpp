@@ -60,6 +60,7 @@ void Configuration::take_model(const config::ModelSettings& settings) {
   const bool moved =
       record->settings.source != settings.source || record->settings.also != settings.also;
   if (record->settings.hold != settings.hold) record->requested_hold.reset();
+  if (record->settings.tier != settings.tier) record->requested_tier.reset();
   record->configured = true;
   record->settings = settings;
   record->retry_after.reset();

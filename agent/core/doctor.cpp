@@ -28,7 +28,7 @@ std::vector<os::Capability> agent_capabilities(bool group_missing, const std::st
                      fmt::format("members of group andiron may use {}", socket), ""});
   }
   constexpr const char* kNotYet = "not in this version";
-  for (const char* name : {"pinned-ram", "vram", "ebpf"}) {
+  for (const char* name : {"vram", "ebpf"}) {
     found.push_back({name, State::off, kNotYet, ""});
   }
   return found;

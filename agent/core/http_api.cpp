@@ -44,20 +44,19 @@ Result<std::optional<Hold>> hold_of(const api::JsonBody& body) {
   return hold;
 }
 
-Result<void> check_tier(const api::JsonBody& body, const ModelRecord* record) {
+/// The tier that is asked for, if one is. Errors: unavailable for one that this version has not,
+/// also where the record's own is meant.
+Result<std::optional<Tier>> tier_of(const api::JsonBody& body, const ModelRecord* record) {
   const auto name = TRY(body.string("tier"));
-  const auto tier =
-      name ? parse_tier(*name)
-           : std::optional(record != nullptr ? record->settings.tier : Tier::page_cache);
-  if (!tier) {
+  const std::optional<Tier> tier = name ? parse_tier(*name) : std::nullopt;
+  if (name && !tier) {
     return make_error(Errc::bad_request,
                       fmt::format("tier \"{}\": use page-cache, pinned-ram or vram", *name));
   }
-  if (*tier != Tier::page_cache) {
-    return make_error(Errc::unavailable,
-                      fmt::format("tier {} is not in this version", to_string(*tier)));
+  if (tier.value_or(record != nullptr ? record->settings.tier : Tier::page_cache) == Tier::vram) {
+    return make_error(Errc::unavailable, "tier vram is not in this version");
   }
-  return {};
+  return tier;
 }
 
 Result<std::vector<std::string>> strings_of(const api::JsonBody& body, const char* key) {
@@ -251,7 +250,7 @@ void HttpApi::warm_source(api::Request request) {
   }
   // Checked before a record is made, so that a refused call leaves none.
   if (auto hold = hold_of(*body); !hold) return refused(hold.error());
-  if (auto tier = check_tier(*body, nullptr); !tier) return refused(tier.error());
+  if (auto tier = tier_of(*body, nullptr); !tier) return refused(tier.error());
   ModelRecord* record = parts_.world.models.find_source(*source);
   if (record == nullptr) {
     parts_.warmer.forget_ad_hoc();  // Those that failed since the last tick are in nobody's way.
@@ -267,7 +266,8 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   const api::ConnectionId connection = request.connection;
   const auto hold = hold_of(body);
   if (!hold) return refuse(connection, hold.error());
-  if (auto tier = check_tier(body, &record); !tier) return refuse(connection, tier.error());
+  const auto tier = tier_of(body, &record);
+  if (!tier) return refuse(connection, tier.error());
   const auto wait = body.boolean("wait");
   if (!wait) return refuse(connection, wait.error());
 
@@ -277,7 +277,7 @@ void HttpApi::start_warm(const api::Request& request, ModelRecord& record,
   if (recharge->value_or(false)) return recharge_and_warm(request, record, body);
 
   const bool joined = record.job != 0;
-  auto job = parts_.warmer.warm(record, *hold, true);
+  auto job = parts_.warmer.warm(record, *hold, true, *tier);
   if (!job) return refuse(connection, job.error());
   if (request.accepts_ndjson) {
     say().begin_stream(connection);
@@ -362,7 +362,7 @@ void HttpApi::drop_model(api::Request request, const std::string& name) {
   if (auto known = body->only({"tier", "keep_pages"}); !known) {
     return refuse(request.connection, known.error());
   }
-  if (auto tier = check_tier(*body, record); !tier) return refuse(request.connection, tier.error());
+  if (auto tier = tier_of(*body, record); !tier) return refuse(request.connection, tier.error());
   const auto keep = body->boolean("keep_pages");
   if (!keep) return refuse(request.connection, keep.error());
 

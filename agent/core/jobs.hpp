@@ -33,6 +33,7 @@ struct Job {
   std::uint64_t id = 0;
   std::string model;
   JobState state = JobState::resolving;
+  Tier tier = Tier::page_cache;
   Hold hold = Hold::mapped;
   bool requested = false;      // by somebody, not by the planner
   bool unasked = false;        // nobody wants the model either: it makes way for any other

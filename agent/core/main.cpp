@@ -9,10 +9,13 @@
 #include <string>
 
 #include "agent/base/log.hpp"
+#include "agent/base/units.hpp"
 #include "agent/config/compile.hpp"
 #include "agent/core/agent.hpp"
+#include "agent/core/pinned_keeper.hpp"
 #include "agent/core/runtime_dir.hpp"
 #include "agent/core/version.hpp"
+#include "agent/os/memory.hpp"
 
 extern char** environ;
 
@@ -30,6 +33,7 @@ struct Arguments {
   std::string log_level = "info";
   bool foreground = false;
   bool check_config = false;
+  std::string pinned_mounts;  // "make" or "remove": do that, and no more
 };
 
 /// 0 to go on, else the exit status plus one.
@@ -54,6 +58,10 @@ int parse(int argc, char** argv, Arguments& arguments) {
                "Stay in the foreground, which it always does: accepted for habit");
   app.add_flag("--check-config", arguments.check_config,
                "Compile the configuration, print what is wrong with it, and exit");
+  app.add_option("--pinned-mounts", arguments.pinned_mounts,
+                 "Make the mounts of the pinned-ram tier, or remove them and all that is in them, "
+                 "and exit: for a unit, before it confines the agent")
+      ->check(CLI::IsMember({"make", "remove"}));
   app.set_version_flag("--version", std::string("andirond ") + core::kVersion);
   try {
     app.parse(argc, argv);
@@ -111,6 +119,18 @@ bool compile(const Arguments& arguments, core::AgentOptions& options) {
   return compiled.ok();
 }
 
+/// The exit status.
+int mount_pinned(const core::AgentOptions& options, bool make) {
+  const auto memory = os::read_memory();
+  const std::uint64_t budget = memory ? options.settings.budget.ram.of(memory->limit) : kGiB;
+  const Result<void> done =
+      make ? core::make_pinned_mounts(options.state_dir, options.runtime_dir, budget)
+           : os::remove_pinned_mount(core::pinned_places(options.state_dir, options.runtime_dir));
+  if (done) return 0;
+  log::error("{} ({})", done.error().message(), error_name(done.error().errc()));
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -130,11 +150,14 @@ int main(int argc, char** argv) {
     }
     return good ? 0 : 2;
   }
-  if (!good) return 2;
+  if (!good && arguments.pinned_mounts.empty()) return 2;
 
   raise_limits();
   options.runtime_dir = std::filesystem::absolute(arguments.runtime_dir).string();
   options.state_dir = std::filesystem::absolute(arguments.state_dir).string();
+  if (!arguments.pinned_mounts.empty()) {
+    return mount_pinned(options, arguments.pinned_mounts == "make");
+  }
   auto service = os::ServiceManager::from_environment();
   if (!service) {
     say(service.error());

@@ -151,7 +151,7 @@ void ModelResolver::take_resolution(ModelRecord& record, ResolvedModel fresh) {
     }
     for (const auto& file : record.resolved->source.files) {
       const tier::FileKey key = tier::key_of(file.identity);
-      if (!kept.contains({key, file.identity.ctime_ns})) world_.dispose(world_.store.forget(key));
+      if (!kept.contains({key, file.identity.ctime_ns})) hooks_.forget(record, key);
     }
     record.stale = record.ever_warmed && record.wanted;
     world_.note(probe::EventType::model_changed, record, fresh.source.bytes);
@@ -192,7 +192,7 @@ void ModelResolver::fail_resolution(ModelRecord& record, Error error) {
     world_.note(*event, record, missing ? record.bytes() : 0, {}, error.message());
   }
   for (const tier::FileKey& key : record.keys())
-    world_.dispose(world_.store.forget(key));
+    hooks_.forget(record, key);
   record.resolved.reset();
   record.samples.clear();
   record.resolve_error = std::move(error);

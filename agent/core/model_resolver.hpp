@@ -22,6 +22,8 @@ class ModelResolver {
     std::function<void(ModelRecord&)> resolved;
     /// What is filled for the model now is not what its source means.
     std::function<void(ModelRecord&, Error)> outdated;
+    /// This inode is none of the model's any longer, or has other bytes.
+    std::function<void(ModelRecord&, const tier::FileKey&)> forget;
   };
   ModelResolver(World& world, Hooks hooks) : world_(world), hooks_(std::move(hooks)) {}
 

@@ -12,6 +12,8 @@ Hold ModelRecord::wanted_hold() const noexcept {
   return requested_hold.value_or(settings.hold.value_or(Hold::mapped));
 }
 
+Tier ModelRecord::wanted_tier() const noexcept { return requested_tier.value_or(settings.tier); }
+
 std::uint64_t ModelRecord::bytes() const noexcept { return resolved ? resolved->source.bytes : 0; }
 
 std::vector<tier::FileKey> ModelRecord::keys() const {
@@ -41,6 +43,11 @@ ModelState ModelRecord::state() const noexcept {
                                                                              : ModelState::error;
   }
   if (stale) return ModelState::stale;
+  if (resolved && (pinned_bytes > 0 || (wanted && wanted_tier() == Tier::pinned_ram))) {
+    if (pinned_bytes >= resolved->source.bytes) return ModelState::warm;
+    if (pinned_bytes > 0) return ModelState::partial;
+    return last_error ? ModelState::error : ModelState::cold;
+  }
   const auto resident = resident_bytes();
   if (resident && resolved) {
     if (*resident >= resolved->source.bytes) return ModelState::warm;

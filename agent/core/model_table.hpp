@@ -65,6 +65,7 @@ struct ModelRecord {
 
   bool wanted = false;
   std::optional<Hold> requested_hold;  // by the last warm request, before the settings' own
+  std::optional<Tier> requested_tier;  // the same
   bool ever_warmed = false;            // since it was last wanted
   bool cancelled = false;              // its last warm was cancelled by somebody
   bool giving_back = false;            // its pages, to be warmed again after that
@@ -80,6 +81,8 @@ struct ModelRecord {
   bool sampling = false;
 
   std::optional<BeforeReboot> before_reboot;  // until somebody asks for it
+  std::uint64_t pinned_bytes = 0;             // of its files, that have copies in pinned-ram
+  std::string pinned_path;  // of its one file there, or of the folder of all; empty: not yet
 
   std::uint64_t job = 0;  // 0 is none
   std::uint64_t evictions = 0;
@@ -103,6 +106,7 @@ struct ModelRecord {
   SteadyTime recheck_asked{};            // when that wait began
 
   Hold wanted_hold() const noexcept;
+  Tier wanted_tier() const noexcept;
   std::uint64_t bytes() const noexcept;  // 0 while it is not resolved
   std::vector<tier::FileKey> keys() const;
   /// nullopt where a file's residency is unknown or was not looked at yet.

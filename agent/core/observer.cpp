@@ -223,7 +223,7 @@ void Observer::on_looked(const std::string& name, std::vector<Looked> found, Ste
       record->sampled_at = world_.clock.now();
       if (changed) {
         if (!record->recheck_at) recheck(*record, kSettleNames);
-      } else if (lost > 0) {
+      } else if (lost > 0 && record->wanted_tier() == Tier::page_cache) {
         note_eviction(*record, lost);
       }
     }

@@ -22,17 +22,21 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
   facts.memory_available = memory.available;
   facts.budget = world_.ledger.budget();
   facts.headroom = world_.memory.headroom;
-  facts.locked = world_.store.locked_bytes();
+  facts.locked = world_.store.locked_bytes() + world_.pinned.bytes();
   facts.under_pressure = world_.memory.under_pressure;
   facts.another_holds = world_.yields_to.has_value();
   facts.unified_memory = world_.memory.unified.unified;
-  std::map<tier::FileKey, std::uint64_t> numbers;  // equal for equal inodes
+  // Equal for equal inodes; a copy is not the file.
+  std::map<std::pair<bool, tier::FileKey>, std::uint64_t> numbers;
   world_.models.each([&](const ModelRecord& record) {
     policy::ModelFacts model;
     model.name = record.name;
     model.priority = record.settings.priority;
-    model.tier = record.settings.tier;
-    if (record.requested_hold) {
+    model.tier = record.wanted_tier();
+    const bool pinned = model.tier == Tier::pinned_ram;
+    if (pinned) {
+      model.wanted_hold = Hold::locked;
+    } else if (record.requested_hold) {
       model.wanted_hold = record.requested_hold;
     } else {
       model.wanted_hold = record.settings.hold;
@@ -46,11 +50,15 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
     if (record.resolved) {
       for (const catalog::ModelFile& file : record.resolved->source.files) {
         const tier::FileKey key = tier::key_of(file.identity);
-        const auto number = numbers.emplace(key, numbers.size()).first->second;
+        const auto number = numbers.emplace(std::pair(pinned, key), numbers.size()).first->second;
         model.files.push_back({number, file.identity.size});
       }
     }
     model.held = world_.store.hold_of(record.name, record.keys());
+    if (pinned) {
+      model.held.reset();
+      if (record.pinned_bytes > 0) model.held = Hold::locked;
+    }
     model.last_used = record.last_used_steady;
     model.retry_after = record.retry_after;
     model.lock_limit = record.lock_limit.has_value();
@@ -113,9 +121,10 @@ void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
     record.wanted = false;
     warmer_->drop(record, false, {});
   } else if (step.kind == policy::Step::Kind::demote && step.hold == Hold::cached) {
-    log::info({.model = record.name}, "{}: held as cached from now on: {}", record.name,
-              step.reason);
+    log::info({.model = record.name}, "{}: {} from now on: {}", record.name,
+              record.pinned_bytes > 0 ? "no longer in pinned-ram" : "held as cached", step.reason);
     world_.dispose(world_.store.demote_to_cached(record.name));
+    warmer_->give_up_copies(record);
     if (world_.yields_to) {
       record.lock_limit = *world_.yields_to + " holds models on this machine";
     } else if (record.wanted_hold() != Hold::cached) {

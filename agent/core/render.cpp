@@ -40,6 +40,23 @@ json page_cache(const World& world, const ModelRecord& record) {
   return tier;
 }
 
+json pinned_ram(const World& world, const ModelRecord& record) {
+  json tier{{"resident_bytes", record.pinned_bytes}, {"leases", 0}};
+  if (record.pinned_bytes == 0) return tier;
+  std::uint64_t locked = 0;
+  std::uint64_t huge = 0;
+  for (const tier::FileKey& key : record.keys()) {
+    if (const tier::PinnedFile* copy = world.pinned.find(key)) {
+      locked += copy->locked_bytes;
+      huge += copy->huge_bytes;
+    }
+  }
+  tier["locked_bytes"] = locked;
+  tier["huge_bytes"] = huge;
+  if (!record.pinned_path.empty()) tier["path"] = record.pinned_path;
+  return tier;
+}
+
 /// As it is written in the configuration.
 json preload(const config::Preload& preload) {
   json list = json::array();
@@ -55,6 +72,13 @@ json memory_tier(const World& world) {
           {"budget_bytes", world.ledger.budget()},
           {"headroom_bytes", world.memory.headroom},
           {"available_bytes", world.memory.view.available}};
+}
+
+/// It shares the page cache's budget.
+json pinned_tier(const World& world) {
+  json tier = memory_tier(world);
+  tier["used_bytes"] = world.pinned.bytes();
+  return tier;
 }
 
 json stages(const LastLoad& load) {
@@ -90,6 +114,11 @@ std::string state_sentence(const World& world, const ModelRecord& record) {
     case ModelState::partial:
     case ModelState::warm:
       break;
+  }
+  if (record.pinned_bytes > 0) {
+    return fmt::format("It is {}: {} is in pinned RAM, to be read at {}.",
+                       to_string(record.state()), share(record.pinned_bytes, bytes),
+                       record.pinned_path.empty() ? "no place yet" : record.pinned_path);
   }
   const auto resident = record.resident_bytes();
   if (!resident) {
@@ -150,11 +179,11 @@ json model(const World& world, const ModelRecord& record) {
           {"priority", to_string(record.settings.priority)},
           {"preload", preload(record.settings.preload)},
           {"want",
-           {{"tier", to_string(record.settings.tier)},
+           {{"tier", to_string(record.wanted_tier())},
             {"hold", record.wanted ? json(to_string(record.wanted_hold())) : json(nullptr)}}},
           {"tiers",
            {{"page-cache", page_cache(world, record)},
-            {"pinned-ram", {{"resident_bytes", 0}, {"leases", 0}}},
+            {"pinned-ram", pinned_ram(world, record)},
             {"vram", json::array()}}},
           {"evictions", {{"count", record.evictions}, {"bytes", record.evicted_bytes}}},
           {"last_used", record.last_used ? json(format_time(*record.last_used)) : json(nullptr)}};
@@ -266,7 +295,7 @@ json status(const World& world, const JobTable& jobs, SteadyTime started) {
           {"dry_run", world.settings.agent.dry_run},
           {"tiers",
            {{"page-cache", memory_tier(world)},
-            {"pinned-ram", {{"used_bytes", 0}, {"budget_bytes", 0}, {"headroom_bytes", 0}}},
+            {"pinned-ram", pinned_tier(world)},
             {"vram", json::array()}}},
           {"memory",
            {{"limit_bytes", world.memory.view.limit},

@@ -95,6 +95,7 @@ Result<std::vector<WantedModel>> load_wanted(const std::string& state_dir) {
     model.name = text_of(item, "name");
     model.source = text_of(item, "source");
     model.hold = parse_hold(text_of(item, "hold"));
+    model.tier = parse_tier(text_of(item, "tier"));
     model.configured = item.value("configured", json(false)) == json(true);
     if (const auto also = item.find("also"); also != item.end() && also->is_array()) {
       for (const json& path_of : *also) {
@@ -113,7 +114,8 @@ Result<void> save_wanted(const std::string& state_dir, const std::vector<WantedM
                     {"source", model.source},
                     {"also", model.also},
                     {"configured", model.configured},
-                    {"hold", model.hold ? json(to_string(*model.hold)) : json(nullptr)}});
+                    {"hold", model.hold ? json(to_string(*model.hold)) : json(nullptr)},
+                    {"tier", model.tier ? json(to_string(*model.tier)) : json(nullptr)}});
   }
   return save(state_dir, "wanted.json", {{"version", 1}, {"wanted", std::move(list)}});
 }

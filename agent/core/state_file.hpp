@@ -17,7 +17,8 @@ struct WantedModel {
   std::string source;
   std::vector<std::string> also;
   bool configured = false;
-  std::optional<Hold> hold;  // as it was asked for, where it was
+  std::optional<Hold> hold;       // as it was asked for, where it was
+  std::optional<Tier> tier = {};  // the same
 };
 
 /// STATE_DIR/wanted.json. Blocks. A file that cannot be read or understood is an error, and the

@@ -48,6 +48,7 @@ void WantedKeeper::restore(const std::vector<WantedModel>& models) {
     if (record->settings.preload.never || record->settings.source != model.source) continue;
     record->wanted = true;
     record->requested_hold = model.hold;
+    record->requested_tier = model.tier;
     warmer_.refresh(*record, {});
   }
 }
@@ -57,7 +58,7 @@ std::vector<WantedModel> WantedKeeper::list() const {
   world_.models.each([&](const ModelRecord& record) {
     if (!record.wanted) return;
     models.push_back({record.name, record.settings.source, record.settings.also, record.configured,
-                      record.requested_hold});
+                      record.requested_hold, record.requested_tier});
   });
   return models;
 }

@@ -26,28 +26,41 @@ void add_stages(tier::StageTimes& sum, const tier::StageTimes& more) {
 
 }  // namespace
 
-Result<std::unique_ptr<Warmer>> Warmer::create(World& world, Hooks hooks) {
+Result<std::unique_ptr<Warmer>> Warmer::create(World& world, PinnedKeeper& pinned, Hooks hooks) {
   auto outcomes = TRY(Mailbox<tier::FillOutcome>::create());
-  return std::unique_ptr<Warmer>(new Warmer(
-      world, std::move(hooks), std::make_shared<Mailbox<tier::FillOutcome>>(std::move(outcomes))));
+  auto copies = TRY(Mailbox<tier::PinnedOutcome>::create());
+  return std::unique_ptr<Warmer>(
+      new Warmer(world, pinned, std::move(hooks),
+                 std::make_shared<Mailbox<tier::FillOutcome>>(std::move(outcomes)),
+                 std::make_shared<Mailbox<tier::PinnedOutcome>>(std::move(copies))));
 }
 
-Warmer::Warmer(World& world, Hooks hooks, std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes)
+Warmer::Warmer(World& world, PinnedKeeper& pinned, Hooks hooks,
+               std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes,
+               std::shared_ptr<Mailbox<tier::PinnedOutcome>> pinned_outcomes)
     : world_(world),
+      pinned_(pinned),
       hooks_(std::move(hooks)),
       outcomes_(std::move(outcomes)),
-      resolver_(world,
-                {[this](ModelRecord& record) { hooks_.resolved(record); },
-                 [this](ModelRecord& record, Error error) { give_up(record, std::move(error)); }}) {
-}
+      pinned_outcomes_(std::move(pinned_outcomes)),
+      resolver_(
+          world,
+          {[this](ModelRecord& record) { hooks_.resolved(record); },
+           [this](ModelRecord& record, Error error) { give_up(record, std::move(error)); },
+           [this](ModelRecord& record, const tier::FileKey& key) { forget_file(record, key); }}) {}
 
-Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool requested) {
+Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool requested,
+                          std::optional<Tier> tier) {
   if (world_.settings.agent.dry_run) {
     return make_error(Errc::unavailable, "dry_run is set: nothing is loaded");
   }
   if (Job* running = jobs_.find(record.job)) {
     running->requested = running->requested || requested;
     running->control->set_background(!running->requested);
+    if (tier && *tier != running->tier) {
+      return make_error(Errc::unavailable, record.name + ": it is being warmed in " +
+                                               std::string(to_string(running->tier)));
+    }
     if (hold) record.requested_hold = hold;
     return running;
   }
@@ -56,14 +69,17 @@ Result<Job*> Warmer::warm(ModelRecord& record, std::optional<Hold> hold, bool re
   record.cancelled = false;
   record.before_reboot.reset();
   if (hold) record.requested_hold = hold;
+  if (tier) record.requested_tier = tier;
   if (requested) record.touch(world_.clock);
   Job& job = begin(record, requested);
+  job.tier = record.wanted_tier();
   job.wanted_before = wanted_before;
   return &job;
 }
 
 void Warmer::read_again(ModelRecord& record) {
   if (world_.settings.agent.dry_run || record.job != 0 || record.wanted) return;
+  if (record.wanted_tier() != Tier::page_cache) return;
   begin(record, false).unasked = true;
 }
 
@@ -102,7 +118,7 @@ void Warmer::give_up(ModelRecord& record, Error error) {
 
 void Warmer::take_new_source(ModelRecord& record) {
   give_up(record, make_error(Errc::stale, record.name + ": its source was changed"));
-  world_.dispose(world_.store.release(record.name));
+  release_all(record);
   record.resolved.reset();
   record.resolve_error.reset();
   record.samples.clear();
@@ -114,7 +130,7 @@ void Warmer::take_new_source(ModelRecord& record) {
 void Warmer::hold_nothing() {
   world_.models.each([&](ModelRecord& record) {
     give_up(record, make_error(Errc::unavailable, "dry_run was set"));
-    world_.dispose(world_.store.release(record.name));
+    release_all(record);
   });
 }
 
@@ -131,28 +147,17 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     job.lock_limit = *world_.yields_to + " holds models on this machine";
   }
 
-  const ResolvedModel& model = *record.resolved;
-  std::vector<tier::FillRequest> requests(model.devices.size());
-  std::vector<tier::FillFile> all;
-  for (std::size_t i = 0; i < model.source.files.size(); ++i) {
-    const catalog::ModelFile& file = model.source.files[i];
-    all.push_back({file.path, file.identity});
-    requests[model.device_of[i]].files.push_back(all.back());
-  }
-  auto reserved = world_.store.reserve(all, job.hold);
-  if (!reserved) return stop(std::move(reserved).error());
-  job.reservations = std::move(*reserved);
+  if (auto reserved = reserve(job, record); !reserved) return stop(std::move(reserved).error());
   job.state = JobState::running;
 
-  for (std::size_t device = 0; device < requests.size(); ++device) {
-    tier::FillRequest& request = requests[device];
-    request.job = job.id;
-    request.hold = job.hold;
-    request.priority = job.unasked ? Priority::background : record.settings.priority;
-    request.protection = world_.protection;
-    request.unprotected = world_.unprotected;
-    request.min_available = world_.memory.headroom + world_.store.mapped_bytes_beside(record.name);
-    auto task = tier::make_fill_task(std::move(request), job.control, outcomes_);
+  const ResolvedModel& model = *record.resolved;
+  std::vector<std::vector<tier::FillFile>> files(model.devices.size());
+  for (std::size_t i = 0; i < model.source.files.size(); ++i) {
+    const catalog::ModelFile& file = model.source.files[i];
+    files[model.device_of[i]].push_back({file.path, file.identity});
+  }
+  for (std::size_t device = 0; device < files.size(); ++device) {
+    auto task = task_for(job, record, std::move(files[device]));
     if (auto taken = world_.engine.submit(model.devices[device], std::move(task)); !taken) {
       if (!job.error) job.error = std::move(taken).error();
       job.control->cancel();
@@ -163,9 +168,60 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
   if (job.fills_left == 0) finish(job);
 }
 
+Result<void> Warmer::reserve(Job& job, const ModelRecord& record) {
+  std::vector<tier::FillFile> all;
+  for (const catalog::ModelFile& file : record.resolved->source.files)
+    all.push_back({file.path, file.identity});
+  if (job.tier == Tier::pinned_ram) {
+    static_cast<void>(TRY(pinned_.folder()));
+    job.reservations = TRY(world_.pinned.reserve(all));
+  } else {
+    job.reservations = TRY(world_.store.reserve(all, job.hold));
+  }
+  return {};
+}
+
+std::unique_ptr<stream::LaneTask> Warmer::task_for(const Job& job, const ModelRecord& record,
+                                                   std::vector<tier::FillFile> files) const {
+  const std::uint64_t min_available =
+      world_.memory.headroom + world_.store.mapped_bytes_beside(record.name);
+  if (job.tier == Tier::pinned_ram) {
+    tier::PinnedRequest request;
+    request.job = job.id;
+    request.files = std::move(files);
+    request.folder = pinned_.folder().value();  // as reserve() found it
+    request.priority = job.unasked ? Priority::background : record.settings.priority;
+    request.min_available = min_available;
+    return tier::make_pinned_task(std::move(request), job.control, pinned_outcomes_);
+  }
+  tier::FillRequest request;
+  request.job = job.id;
+  request.files = std::move(files);
+  request.hold = job.hold;
+  request.priority = job.unasked ? Priority::background : record.settings.priority;
+  request.protection = world_.protection;
+  request.unprotected = world_.unprotected;
+  request.min_available = min_available;
+  return tier::make_fill_task(std::move(request), job.control, outcomes_);
+}
+
 void Warmer::collect() {
   for (tier::FillOutcome& outcome : outcomes_->drain())
     on_outcome(std::move(outcome));
+  for (tier::PinnedOutcome& outcome : pinned_outcomes_->drain())
+    on_outcome(std::move(outcome));
+}
+
+/// Where in the model's files that one is; nullopt where the model has another one now.
+std::optional<std::size_t> Warmer::place_of(const ModelRecord& record,
+                                            const os::FileIdentity& identity) const {
+  if (!record.resolved) return std::nullopt;
+  const std::vector<catalog::ModelFile>& files = record.resolved->source.files;
+  const auto place = std::find_if(files.begin(), files.end(), [&](const catalog::ModelFile& file) {
+    return file.identity == identity;
+  });
+  if (place == files.end()) return std::nullopt;
+  return static_cast<std::size_t>(place - files.begin());
 }
 
 void Warmer::on_outcome(tier::FillOutcome outcome) {
@@ -177,31 +233,51 @@ void Warmer::on_outcome(tier::FillOutcome outcome) {
     world_.dispose(std::move(outcome.held));
   } else {
     for (tier::HeldFile& file : outcome.held) {
-      const tier::FileKey key = tier::key_of(file.identity);
-      const std::vector<tier::FileKey> keys = record->keys();
-      const auto place = std::find(keys.begin(), keys.end(), key);
-      const auto index = static_cast<std::size_t>(place - keys.begin());
-      const bool same =
-          place != keys.end() && record->resolved->source.files[index].identity == file.identity;
-      if (same && file.resident_known) record->samples[index].resident = file.resident_bytes;
-      if (!same || unasked) {  // it changed meanwhile, or is not to be held
+      const auto place = place_of(*record, file.identity);
+      if (place && file.resident_known) record->samples[*place].resident = file.resident_bytes;
+      if (!place || unasked) {  // it changed meanwhile, or is not to be held
         world_.dispose(std::move(file));
         continue;
       }
-      auto node = job->reservations.extract(key);
+      auto node = job->reservations.extract(tier::key_of(file.identity));
       world_.dispose(
           world_.store.commit(record->name, std::move(file), job->hold,
                               node.empty() ? tier::Reservation() : std::move(node.mapped())));
     }
   }
-  if (job == nullptr || job->ended()) return;
-  add_stages(job->stages, outcome.stages);
-  job->bytes_read += outcome.bytes_read;
+  if (job != nullptr && !job->ended()) take_report(*job, outcome);
+}
+
+void Warmer::on_outcome(tier::PinnedOutcome outcome) {
+  Job* job = jobs_.find(outcome.job);
+  ModelRecord* record = job == nullptr ? nullptr : world_.models.find(job->model);
+  const bool welcome = job != nullptr && !job->ended() && record != nullptr && record->wanted &&
+                       !world_.settings.agent.dry_run;
+  for (tier::PinnedFile& file : outcome.held) {
+    const tier::FileKey key = tier::key_of(file.identity);
+    if (!welcome || !place_of(*record, file.identity)) {
+      pinned_.discard(std::move(file));
+      continue;
+    }
+    auto node = job->reservations.extract(key);
+    auto other =
+        world_.pinned.commit(record->name, std::move(file),
+                             node.empty() ? tier::Reservation() : std::move(node.mapped()));
+    if (other) pinned_.discard(std::move(*other));
+  }
+  if (welcome) record->pinned_bytes = world_.pinned.bytes_of(record->name, record->keys());
+  if (job != nullptr && !job->ended()) take_report(*job, outcome);
+}
+
+template <class Outcome>
+void Warmer::take_report(Job& job, Outcome& outcome) {
+  add_stages(job.stages, outcome.stages);
+  job.bytes_read += outcome.bytes_read;
   for (std::string& note : outcome.notes)
-    job->notes.push_back(std::move(note));
-  if (outcome.error && !job->error) job->error = std::move(outcome.error);
-  if (outcome.lock_limit && !job->lock_limit) job->lock_limit = std::move(outcome.lock_limit);
-  if (--job->fills_left == 0) finish(*job);
+    job.notes.push_back(std::move(note));
+  if (outcome.error && !job.error) job.error = std::move(outcome.error);
+  if (outcome.lock_limit && !job.lock_limit) job.lock_limit = std::move(outcome.lock_limit);
+  if (--job.fills_left == 0) finish(job);
 }
 
 void Warmer::finish(Job& job) {
@@ -209,7 +285,16 @@ void Warmer::finish(Job& job) {
   if (record == nullptr) return end(job, JobState::cancelled);
   record->notes = job.notes;
   if (job.unasked) return finish_unasked(job, *record);
+  if (!job.error && job.tier == Tier::pinned_ram) {
+    if (auto published = pinned_.publish(*record); !published) job.error = published.error();
+  }
   if (job.error) return finish_failed(job, *record);
+  // One tier is enough: what the other one held goes.
+  if (job.tier == Tier::pinned_ram) {
+    world_.dispose(world_.store.release(record->name));
+  } else {
+    give_up_copies(*record);
+  }
 
   const SteadyTime now = world_.clock.now();
   record->ever_warmed = true;
@@ -219,7 +304,8 @@ void Warmer::finish(Job& job) {
   record->last_load =
       LastLoad{job.stages, job.bytes_read, now - job.started_steady, world_.clock.wall()};
   record->retry_after.reset();
-  const auto resident = record->resident_bytes();
+  const auto resident =
+      job.tier == Tier::pinned_ram ? std::optional(record->pinned_bytes) : record->resident_bytes();
   // Somebody takes the pages as fast as they come, or the rest could be locked only once others
   // have let go of theirs.
   if ((resident && *resident < record->bytes()) || job.lock_limit) record->back_off_from(now);
@@ -339,6 +425,7 @@ void Warmer::leave_off(Job& job, const char* why) {
 void Warmer::drop(ModelRecord& record, bool give_back, std::function<void()> then) {
   record.wanted = false;
   record.requested_hold.reset();
+  record.requested_tier.reset();
   record.before_reboot.reset();
   if (record.job != 0) record.cancelled = true;
   let_go(record, give_back, std::move(then));
@@ -376,6 +463,7 @@ void Warmer::let_go(ModelRecord& record, bool give_back, std::function<void()> t
 void Warmer::release_and_give_back(ModelRecord& record, bool give_back,
                                    std::function<void()> then) {
   std::vector<tier::HeldFile> held = world_.store.release(record.name);
+  give_up_copies(record);
   std::vector<tier::FillFile> files;
   if (give_back && record.resolved && !world_.settings.agent.dry_run) {
     std::set<tier::FileKey> others;
@@ -425,10 +513,36 @@ void Warmer::forget_ad_hoc() {
   });
   for (const std::string& name : names) {
     ModelRecord* record = world_.models.find(name);
-    world_.dispose(world_.store.release(name));
+    release_all(*record);
     hooks_.forgotten(*record);
     world_.models.remove(name);
   }
+}
+
+void Warmer::give_up_copies(ModelRecord& record) { pinned_.withdraw(record); }
+
+void Warmer::release_all(ModelRecord& record) {
+  world_.dispose(world_.store.release(record.name));
+  give_up_copies(record);
+}
+
+/// The inode has other bytes now, or is gone: nobody holds what it was.
+void Warmer::forget_file(ModelRecord& record, const tier::FileKey& key) {
+  world_.dispose(world_.store.forget(key));
+  pinned_.forget(record, key);
+  record.pinned_bytes = world_.pinned.bytes_of(record.name, record.keys());
+}
+
+bool Warmer::settling() const {
+  bool any = false;
+  world_.models.each([&](const ModelRecord& record) {
+    const bool pinned = record.wanted && record.wanted_tier() == Tier::pinned_ram;
+    const bool tried = record.last_error || record.resolve_error || record.retry_after ||
+                       !record.plan_note.empty();
+    any = any || record.resolving || (pinned && record.job != 0) ||
+          (pinned && record.pinned_bytes < record.bytes() && !tried);
+  });
+  return any;
 }
 
 void Warmer::pause_background(bool paused) {

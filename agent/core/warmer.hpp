@@ -11,6 +11,7 @@
 
 #include "agent/core/jobs.hpp"
 #include "agent/core/model_resolver.hpp"
+#include "agent/core/pinned_keeper.hpp"
 #include "agent/core/world.hpp"
 
 namespace andiron::core {
@@ -30,11 +31,12 @@ class Warmer {
     std::function<void(ModelRecord&)> forgotten;
   };
 
-  static Result<std::unique_ptr<Warmer>> create(World& world, Hooks hooks);
+  static Result<std::unique_ptr<Warmer>> create(World& world, PinnedKeeper& pinned, Hooks hooks);
 
   /// Starts a job, or joins the one that runs. `requested` is false for the planner's own.
   /// Errors: unavailable (dry_run).
-  Result<Job*> warm(ModelRecord& record, std::optional<Hold> hold, bool requested);
+  Result<Job*> warm(ModelRecord& record, std::optional<Hold> hold, bool requested,
+                    std::optional<Tier> tier = std::nullopt);
   /// Before somebody's warm: jobs that nobody asked for leave off. False while the model's own job
   /// has left off, or failed, and waits for its lanes: who asks now has to ask again after that.
   bool make_way(const ModelRecord& record);
@@ -53,6 +55,9 @@ class Warmer {
   /// again. Until `then` is called the planner leaves it alone.
   void give_back(ModelRecord& record, std::function<void()> then);
 
+  /// The model's copies in pinned-ram go, those that no other model holds; it stays wanted.
+  void give_up_copies(ModelRecord& record);
+
   /// ModelResolver::refresh.
   void refresh(ModelRecord& record, std::function<void()> then) {
     resolver_.refresh(record, std::move(then));
@@ -68,18 +73,33 @@ class Warmer {
 
   /// Outcomes of lanes: readable, then collect() on the loop.
   int fd() const noexcept { return outcomes_->fd(); }
+  int pinned_fd() const noexcept { return pinned_outcomes_->fd(); }
   void collect();
 
   JobTable& jobs() noexcept { return jobs_; }
   /// Asks all jobs that nobody waits for to pause, or to go on.
   void pause_background(bool paused);
   bool background_running() const;
+  /// Some model's files are not known yet, or are to be copied and have not been tried.
+  bool settling() const;
 
  private:
-  Warmer(World& world, Hooks hooks, std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes);
+  Warmer(World& world, PinnedKeeper& pinned, Hooks hooks,
+         std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes,
+         std::shared_ptr<Mailbox<tier::PinnedOutcome>> pinned_outcomes);
 
   void start_fill(Job& job, ModelRecord& record);
+  Result<void> reserve(Job& job, const ModelRecord& record);
+  std::unique_ptr<stream::LaneTask> task_for(const Job& job, const ModelRecord& record,
+                                             std::vector<tier::FillFile> files) const;
   void on_outcome(tier::FillOutcome outcome);
+  void on_outcome(tier::PinnedOutcome outcome);
+  template <class Outcome>
+  void take_report(Job& job, Outcome& outcome);
+  std::optional<std::size_t> place_of(const ModelRecord& record,
+                                      const os::FileIdentity& identity) const;
+  void forget_file(ModelRecord& record, const tier::FileKey& key);
+  void release_all(ModelRecord& record);
   void give_up(ModelRecord& record, Error error);
   void finish(Job& job);
   void finish_failed(Job& job, ModelRecord& record);
@@ -91,8 +111,10 @@ class Warmer {
   void release_and_give_back(ModelRecord& record, bool give_back, std::function<void()> then);
 
   World& world_;
+  PinnedKeeper& pinned_;
   Hooks hooks_;
   std::shared_ptr<Mailbox<tier::FillOutcome>> outcomes_;
+  std::shared_ptr<Mailbox<tier::PinnedOutcome>> pinned_outcomes_;
   JobTable jobs_;
   ModelResolver resolver_;
   std::map<std::uint64_t, std::vector<std::function<void()>>> after_job_;

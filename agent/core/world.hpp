@@ -23,6 +23,7 @@
 #include "agent/stream/engine.hpp"
 #include "agent/tier/ledger.hpp"
 #include "agent/tier/page_cache_store.hpp"
+#include "agent/tier/pinned_store.hpp"
 
 namespace andiron::core {
 
@@ -38,7 +39,7 @@ struct MemoryState {
 /// change what is theirs (jobs are Warmer's, samples Observer's) and read the rest.
 struct World {
   World(const Clock& clock_, SlowLane& slow_, stream::Engine& engine_)
-      : clock(clock_), slow(slow_), engine(engine_), ledger(0), store(ledger) {}
+      : clock(clock_), slow(slow_), engine(engine_), ledger(0), store(ledger), pinned(ledger) {}
 
   const Clock& clock;
   SlowLane& slow;
@@ -52,6 +53,7 @@ struct World {
   MemoryState memory;
   tier::Ledger ledger;  // of the page-cache and pinned-ram tiers together
   tier::PageCacheStore store;
+  tier::PinnedStore pinned;
   ModelTable models;
   EventLog events;
   std::vector<os::Capability> capabilities;

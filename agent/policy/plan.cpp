@@ -121,7 +121,13 @@ class Planner {
       return;
     }
     const Hold target = target_of(model);
-    if (model.tier != Tier::page_cache) {
+    if (model.tier == Tier::pinned_ram && facts_.another_holds) {
+      add(model, Step::Kind::refuse, target,
+          "another andirond holds models on this machine, and has its pinned RAM",
+          Errc::unavailable);
+      return;
+    }
+    if (model.tier == Tier::vram) {
       add(model, Step::Kind::refuse, target,
           fmt::format("its tier, {}, is not in this version", to_string(model.tier)),
           Errc::unavailable);

@@ -26,7 +26,7 @@ struct ModelFacts {
   std::string name;
   Priority priority = Priority::normal;
   Tier tier = Tier::page_cache;
-  std::optional<Hold> wanted_hold;  // nullopt: auto
+  std::optional<Hold> wanted_hold;  // nullopt: auto; of pinned-ram, whose copies are locked, locked
   bool wanted = false;     // to be kept: preload at boot, restored, or warmed and not dropped
   bool requested = false;  // somebody waits for it: back-off and pressure do not apply
   bool rewarm = true;      // false for preload = "never": what was evicted stays away
@@ -50,7 +50,7 @@ struct Facts {
   std::uint64_t memory_available = 0;
   std::uint64_t budget = 0;
   std::uint64_t headroom = 0;
-  std::uint64_t locked = 0;  // by Andiron: what memory_available lacks because of it
+  std::uint64_t locked = 0;  // by Andiron, and its copies: what memory_available lacks of it
   bool under_pressure = false;
   bool another_holds = false;  // an agent that was first: this one only caches
   bool unified_memory = false;

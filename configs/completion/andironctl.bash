@@ -9,7 +9,7 @@ _andironctl_names() {
 }
 
 _andironctl() {
-  local verbs="setup status models warm drop explain events plan jobs resolve doctor reload"
+  local verbs="setup status models warm drop explain path run events plan jobs resolve doctor reload"
   local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
   local line=$COMP_LINE verb="" word options="--socket --json --help"
   # A model's name may have colons, at which bash cuts words.
@@ -41,7 +41,7 @@ _andironctl() {
   mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")
   if [[ $cur != -* ]]; then
     case $verb in
-      models | warm | drop | explain)
+      models | warm | drop | explain | path | run)
         mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY \
           < <(compgen -W "$(_andironctl_names)" -- "$cur") ;;
     esac

@@ -88,6 +88,7 @@ def commands_are_there(build, _):
         assert words[0] in verbs, (page, words)
         seen.add(words[0])
         known = helps[words[0]] | options_of(general)
+        words = words[:words.index("--")] if "--" in words else words  # then another program's
         unknown = [word for word in words if word.startswith("--") and word not in known]
         assert not unknown, (page, words)
     assert {"setup", "status", "warm", "explain", "events", "doctor"} <= seen, seen

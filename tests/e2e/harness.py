@@ -74,6 +74,10 @@ class Folder:
         return self
 
     def __exit__(self, *_):
+        with open("/proc/self/mounts") as file:
+            points = [line.split()[1] for line in file]
+        for point in reversed([p for p in points if p.startswith(self.path + "/")]):
+            subprocess.run(["umount", "-l", point], check=False, capture_output=True)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def __truediv__(self, name):

@@ -344,6 +344,30 @@ def prepare_unasked():
           lambda: in_cache("unasked")["resident_bytes"] >= os.path.getsize(OTHER))
 
 
+def pinned_ram():
+    """pinned: a copy in pinned RAM is seen by all, outlives a restart and a kill, and goes at a stop"""
+    sh("andironctl", "warm", "assistant", "--tier", "pinned-ram")
+    copy = sh("andironctl", "path", "assistant").strip()
+    sh("cmp", copy, MODEL)
+    before = os.stat(copy).st_ino
+    sh("systemctl", "restart", "andirond.service")
+    until("the agent to answer", answers)
+    sh("systemctl", "kill", "--kill-whom=main", "-s", "KILL", "andirond.service")
+    until("the agent to be there again", answers)
+    until("the copy to be held", lambda: model()["tiers"]["pinned-ram"]["resident_bytes"] == size())
+    assert os.stat(copy).st_ino == before, "it was made anew"
+    sh("cmp", copy, MODEL)
+    doctor = sh("andironctl", "doctor")
+    sh("systemctl", "stop", "andirond.service")
+    assert not os.path.exists(copy), "it stays in memory though nobody is there to hold it"
+    with open("/proc/mounts") as file:
+        assert "pinned" not in file.read()
+    sh("systemctl", "start", "andirond.service")
+    until("the agent to answer", answers)
+    sh("andironctl", "warm", "assistant", "--tier", "page-cache")
+    return doctor
+
+
 def prepare_missing():
     """missing: the next boot is told to preload a model that is not there as well"""
     sh("andironctl", "warm", "assistant", "--hold", "locked")
@@ -419,6 +443,6 @@ BOOTS = {
     "install": [install, reload_takes_configuration, watchdog, journal, journal_fields, security,
                 prepare_preload],
     "preload": [resident_before_reader, booted_whole, stop_and_start, kill, podman_hook, protected,
-                prepare_unasked, prepare_missing],
+                pinned_ram, prepare_unasked, prepare_missing],
     "missing": [missing_model, read_again, purge],
 }

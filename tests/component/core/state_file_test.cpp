@@ -10,8 +10,9 @@ namespace {
 
 TEST(StateFile, ComesBackAsItWasSaved) {
   testing::TempDir dir;
-  const std::vector<WantedModel> saved{{"a", "/m/a.gguf", {"/m/tokenizer"}, true, Hold::locked},
-                                       {"/m/b \"q\"\n", "/m/b \"q\"\n", {}, false, std::nullopt}};
+  const std::vector<WantedModel> saved{
+      {"a", "/m/a.gguf", {"/m/tokenizer"}, true, Hold::locked, Tier::pinned_ram},
+      {"/m/b \"q\"\n", "/m/b \"q\"\n", {}, false, std::nullopt}};
   ASSERT_TRUE(save_wanted(dir.path(), saved).has_value());
   const auto loaded = load_wanted(dir.path());
   ASSERT_TRUE(loaded.has_value());
@@ -20,6 +21,8 @@ TEST(StateFile, ComesBackAsItWasSaved) {
   EXPECT_EQ((*loaded)[0].also, saved[0].also);
   EXPECT_TRUE((*loaded)[0].configured);
   EXPECT_EQ((*loaded)[0].hold, Hold::locked);
+  EXPECT_EQ((*loaded)[0].tier, Tier::pinned_ram);
+  EXPECT_EQ((*loaded)[1].tier, std::nullopt);
   EXPECT_EQ((*loaded)[1].source, saved[1].source);
   EXPECT_EQ((*loaded)[1].hold, std::nullopt);
   EXPECT_FALSE(std::filesystem::exists(dir / "wanted.json.new"));
