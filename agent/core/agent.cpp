@@ -171,7 +171,10 @@ Result<void> Agent::Impl::start() {
   find_capabilities();
   single_.start(options_.runtime_dir == kMachineRuntimeDir);
   configuration_->take(std::move(options_.settings));
-  wanted_->load([this] { last_boot_.begin(); });
+  wanted_->load([this] {
+    last_boot_.begin();
+    reconcile_soon();
+  });
   tick();
   return {};
 }
@@ -328,7 +331,9 @@ void Agent::Impl::reconcile_soon() {
   if (stopping_ || std::exchange(reconcile_posted_, true)) return;
   asio::post(loop_, [this] {
     reconcile_posted_ = false;
-    if (stopping_) return;
+    // What is wanted comes first, however slow the state folder's disk is; within reason.
+    const bool known = wanted_->loaded() || clock_.now() - started_ > kSettle;
+    if (stopping_ || !known) return;
     reconciler_.run();
     if (warmer_->jobs().running() > 0) fast_tick();
   });

@@ -32,6 +32,8 @@ void WantedKeeper::load(std::function<void()> then) {
                       log::warning("what was held before is not known, starting without: {}",
                                    wanted.error().message());
                     }
+                    loaded_ = true;
+                    if (posted_) persist();
                     then();
                   });
 }
@@ -69,7 +71,8 @@ void WantedKeeper::persist_soon() {
 }
 
 void WantedKeeper::persist() {
-  if (persisting_ || at_stop_) return;  // its end looks again
+  // The end of either looks again. What is not loaded yet would be lost by writing.
+  if (persisting_ || at_stop_ || !loaded_) return;
   posted_ = false;
   persisting_ = true;
   world_.slow.run([dir = state_dir_, models = list()] { return save_wanted(dir, models); },
@@ -86,7 +89,9 @@ void WantedKeeper::tick() {
   if (again_ && *again_ <= world_.clock.now()) persist_soon();
 }
 
-void WantedKeeper::remember() { at_stop_ = list(); }
+void WantedKeeper::remember() {
+  if (loaded_) at_stop_ = list();
+}
 
 Result<void> WantedKeeper::save_now() const {
   return at_stop_ ? save_wanted(state_dir_, *at_stop_) : Result<void>();

@@ -22,8 +22,11 @@ class WantedKeeper {
   using Post = std::function<void(std::function<void()>)>;
   WantedKeeper(World& world, Warmer& warmer, std::string state_dir, Post post);
 
-  /// At start, once the settings are taken; then calls `then`.
+  /// At start, once the settings are taken; then calls `then`. Nothing is written before.
   void load(std::function<void()> then);
+  /// What was wanted is known, or known not to be there: until then a model might be warmed in a
+  /// way that nobody wants.
+  bool loaded() const noexcept { return loaded_; }
   /// Whatever changes at once is written at once.
   void persist_soon();
   /// Once a second.
@@ -43,6 +46,7 @@ class WantedKeeper {
   Warmer& warmer_;
   const std::string state_dir_;
   const Post post_;
+  bool loaded_ = false;
   bool posted_ = false;
   bool persisting_ = false;
   std::optional<SteadyTime> again_;  // the last try failed

@@ -174,6 +174,13 @@ def a_killed_agent_loses_nothing(build, folder):
             assert resident(path) == 0, "the source was read again"
             assert agent.model("m")["last_load"]["bytes"] == 0
             assert pinned(agent)["locked_bytes"] == size
+        # Where the configuration says another tier, and has it loaded at the start.
+        agent.configure(config(folder, ("m", path, BOOT)))
+        agent.call("POST", "/v1/reload")
+        agent.kill()
+        agent.start()
+        until_pinned(agent)
+        assert os.stat(copy).st_ino == inode, "it was made anew"
         # Bytes that are not those that were read are not served.
         agent.kill()
         with open(os.path.join(agent.state_dir, "pinned/m/m.gguf"), "r+b") as file:
