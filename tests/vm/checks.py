@@ -251,7 +251,7 @@ for line in sys.stdin:
 
 def squeeze(hold):
     """Warms the model with that hold, maps another file after it as `mapped` would, and has a hog
-    take memory until half of that file is gone. (bytes left of the model, what there is to say)"""
+    take memory until a quarter of that file is gone. (bytes left of the model, what there is to say)"""
     sh("andironctl", "drop", "assistant")
     make_cold(OTHER)
     said = sh("andironctl", "warm", "assistant", "--hold", hold, check=False).strip()
@@ -265,7 +265,7 @@ def squeeze(hold):
     with mapping, Hog() as hog:
         assert mincore_resident(OTHER) == pages(size_of_other)
         taken = 0
-        while mincore_resident(OTHER) > size_of_other // 2:
+        while mincore_resident(OTHER) > size_of_other * 3 // 4:
             taken = hog.grow()
         kept = mincore_resident(MODEL)
         left = mincore_resident(OTHER)
@@ -283,9 +283,14 @@ def protected():
     return f"{first}\n{said}"
 
 
-HOOK = "/etc/containers/oci/hooks.d/andiron.json"
-# Without a system bus, a journal to ask, or a place for overlays.
-PODMAN = ["podman", "--cgroup-manager=cgroupfs", "--events-backend=file", "--storage-driver=vfs"]
+HOOK = "/usr/share/containers/oci/hooks.d/andiron.json"
+# Without a system bus, or a journal to ask.
+PODMAN = ["podman", "--cgroup-manager=cgroupfs", "--events-backend=file"]
+STORAGE = """[storage]
+driver = "vfs"
+graphroot = "/var/lib/containers/storage"
+runroot = "/run/containers/storage"
+"""
 
 
 def podman_hook():
@@ -294,6 +299,7 @@ def podman_hook():
         raise Skip("no podman in this image")
     os.makedirs(os.path.dirname(HOOK), exist_ok=True)
     shutil.copy("/srv/vm/andiron.json", HOOK)
+    write("/etc/containers/storage.conf", STORAGE)
     make_cold(OTHER)
     configure(entry("assistant", MODEL), entry("of-container", OTHER, "container:tester"))
     sh("systemctl", "reload", "andirond.service")
@@ -313,6 +319,7 @@ def podman_hook():
         said = sh(*PODMAN, "rm", "--force", "--time", "0", "tester", check=False)
         shutil.rmtree("/var/lib/containers", ignore_errors=True)
         os.unlink(HOOK)
+        os.unlink("/etc/containers/storage.conf")
     until("the container's end", lambda: '"container.stopped"' in events().splitlines()[-1])
     configure(entry("assistant", MODEL))
     sh("systemctl", "reload", "andirond.service")

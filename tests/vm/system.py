@@ -43,7 +43,7 @@ def seconds_of(text):
 def files():
     """All that is on the root disk, but for what every running system writes."""
     skip = ("/proc", "/sys", "/dev", "/run", "/srv", "/tmp", "/var/tmp", "/var/log", "/var/cache",
-            "/var/lib/apt", "/var/lib/dpkg", "/var/lib/systemd", "/var/lib/vm-")
+            "/var/lib/apt", "/var/lib/containers", "/var/lib/dpkg", "/var/lib/systemd", "/var/lib/vm-")
     found = []
     for folder, folders, names in os.walk("/"):
         folders[:] = [name for name in folders
