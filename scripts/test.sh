@@ -8,7 +8,7 @@
 # Debian system under qemu. A skip prints its reason. --only LABEL runs just those tests of the
 # release build.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 
 fuzz_seconds=5
 vm=no
@@ -113,6 +113,7 @@ fi
 say "checks of the sources"
 step "layers" scripts/check-layers.sh
 step "format" scripts/check-format.sh
+step "shell scripts" shellcheck -x scripts/*.sh .ci/run packaging/debian/{postinst,prerm,postrm}
 step "headers stand alone" cmake --build build/release --target all_verify_interface_header_sets
 
 say "tests on the release build"
