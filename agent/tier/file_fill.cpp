@@ -20,21 +20,6 @@ constexpr std::uint64_t kMergeGap = 64 * kKiB;
 /// 1 MiB of ranges; past them the rest of the file counts as missing.
 constexpr std::size_t kMaxRanges = 65536;
 
-/// Adds the time until it ends to one of the stages.
-class StageTimer {
- public:
-  StageTimer(const Clock& clock, std::chrono::nanoseconds& stage)
-      : clock_(clock), stage_(stage), begin_(clock.now()) {}
-  StageTimer(const StageTimer&) = delete;
-  StageTimer& operator=(const StageTimer&) = delete;
-  ~StageTimer() { stage_ += clock_.now() - begin_; }
-
- private:
-  const Clock& clock_;
-  std::chrono::nanoseconds& stage_;
-  SteadyTime begin_;
-};
-
 }  // namespace
 
 FileFill::FileFill(FillRun& run, const FillFile& file)

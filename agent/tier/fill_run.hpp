@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 
+#include "agent/base/clock.hpp"
 #include "agent/base/range.hpp"
 #include "agent/base/result.hpp"
 #include "agent/stream/engine.hpp"
@@ -12,6 +14,26 @@
 #include "agent/tier/page_cache.hpp"
 
 namespace andiron::tier {
+
+/// Adds the time until it ends to one of the stages.
+class StageTimer {
+ public:
+  StageTimer(const Clock& clock, std::chrono::nanoseconds& stage)
+      : clock_(clock), stage_(stage), begin_(clock.now()) {}
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+  ~StageTimer() { stage_ += clock_.now() - begin_; }
+
+ private:
+  const Clock& clock_;
+  std::chrono::nanoseconds& stage_;
+  SteadyTime begin_;
+};
+
+/// After these it makes no sense, or is not allowed, to go on with the next file.
+inline bool ends_all(Errc code) noexcept {
+  return code == Errc::cancelled || code == Errc::timeout || code == Errc::no_headroom;
+}
 
 /// Before `bytes` are read: waits while the loop wants it (pressure) and for the rate limit.
 /// Errors: cancelled, timeout.

@@ -14,11 +14,6 @@
 namespace andiron::tier {
 namespace {
 
-/// After these it makes no sense, or is not allowed, to go on with the next file.
-bool ends_all(Errc code) {
-  return code == Errc::cancelled || code == Errc::timeout || code == Errc::no_headroom;
-}
-
 class FillTask final : public stream::LaneTask {
  public:
   FillTask(FillRequest request, std::shared_ptr<stream::TransferControl> control,

@@ -25,25 +25,6 @@ constexpr unsigned kPrefaultThreads = 2;
 constexpr std::uint64_t kWindow = 16 * kMiB;
 constexpr std::uint64_t kPage = 4096;
 
-class StageTimer {
- public:
-  StageTimer(const Clock& clock, std::chrono::nanoseconds& stage)
-      : clock_(clock), stage_(stage), begin_(clock.now()) {}
-  StageTimer(const StageTimer&) = delete;
-  StageTimer& operator=(const StageTimer&) = delete;
-  ~StageTimer() { stage_ += clock_.now() - begin_; }
-
- private:
-  const Clock& clock_;
-  std::chrono::nanoseconds& stage_;
-  SteadyTime begin_;
-};
-
-/// After these it makes no sense, or is not allowed, to go on with the next file.
-bool ends_all(Errc code) {
-  return code == Errc::cancelled || code == Errc::timeout || code == Errc::no_headroom;
-}
-
 class PinnedTask final : public stream::LaneTask {
  public:
   PinnedTask(PinnedRequest request, std::shared_ptr<stream::TransferControl> control,
