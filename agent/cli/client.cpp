@@ -315,4 +315,6 @@ std::string encode_segment(std::string_view text) {
   return result;
 }
 
+std::string model_path(std::string_view name) { return "/v1/models/" + encode_segment(name); }
+
 }  // namespace andiron::cli

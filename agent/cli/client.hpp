@@ -84,5 +84,7 @@ class Connection {
 /// A name as one segment of a path: everything outside RFC 3986's unreserved characters is
 /// percent-encoded, and so are the segments "." and "..", which would climb.
 std::string encode_segment(std::string_view text);
+/// Where the API has a model: "/v1/models/NAME", encoded.
+std::string model_path(std::string_view name);
 
 }  // namespace andiron::cli

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::string_view kPlace = "{}";
 
-Request ask_for(const std::string& name) {
-  return {"GET", "/v1/models/" + encode_segment(name), {}};
-}
-
 Result<std::string> path_in(const ModelBody& model) {
   if (!model.pinned_path.empty()) return model.pinned_path;
   return make_error(Errc::unavailable,
@@ -26,42 +22,41 @@ Result<std::string> path_in(const ModelBody& model) {
                                 model.name, model.name));
 }
 
+/// What the agent says of the model; nullopt when that failed, which is told, with the status.
+std::optional<ModelBody> look(Context& context, const std::string& name, ExitStatus& status) {
+  const Answer answer = ask(context, {"GET", model_path(name), {}});
+  status = answer.status;
+  if (!answer.body) return std::nullopt;
+  Result<ModelBody> model = parse_model(*answer.body);
+  if (model) return std::move(*model);
+  status = report(context, model.error());
+  return std::nullopt;
+}
+
 /// Where the model's copy is, brought in first where there is none.
 std::optional<std::string> find_path(Context& context, const std::string& name,
                                      ExitStatus& status) {
-  for (const bool first : {true, false}) {
-    Result<Connection> connection = Connection::open(context.options.socket);
-    if (!connection) {
-      status = report_no_agent(context, connection.error());
-      return std::nullopt;
-    }
-    const Result<Response> response = connection->call(ask_for(name));
-    if (response && response->status / 100 != 2) {
-      status = report_refusal(context, response->status, response->body);
-      return std::nullopt;
-    }
-    const Result<ModelBody> model =
-        response ? parse_model(response->body) : Result<ModelBody>(response.error());
-    const Result<std::string> path = model ? path_in(*model) : Result<std::string>(model.error());
-    if (path) return *path;
-    if (!model || !first) {
-      status = report(context, path.error());
-      return std::nullopt;
-    }
+  std::optional<ModelBody> model = look(context, name, status);
+  if (model && model->pinned_path.empty()) {
     WarmOptions warm;
     warm.what = name;
     warm.tier = "pinned-ram";
     warm.quiet = true;
     status = run_warm(context, warm);
     if (status != ExitStatus::done) return std::nullopt;
+    model = look(context, name, status);
   }
+  if (!model) return std::nullopt;
+  const Result<std::string> path = path_in(*model);
+  if (path) return *path;
+  status = report(context, path.error());
   return std::nullopt;
 }
 
 }  // namespace
 
 ExitStatus run_path(Context& context, const std::string& name) {
-  return show(context, ask_for(name),
+  return show(context, {"GET", model_path(name), {}},
               [](std::string_view body, const Style&) -> Result<std::string> {
                 const ModelBody model = TRY(parse_model(body));
                 return TRY(path_in(model)) + "\n";

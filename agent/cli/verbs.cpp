@@ -9,8 +9,6 @@
 namespace andiron::cli {
 namespace {
 
-std::string model_path(const std::string& name) { return "/v1/models/" + encode_segment(name); }
-
 /// A renderer for show(): parses, then renders what it parsed.
 template <class Body, class Render>
 auto parsed(Result<Body> (*parse)(std::string_view), Render render) {

@@ -31,8 +31,7 @@ bool has_prefix(std::string_view text) {
 }
 
 Request warm_call(const WarmOptions& options, const std::string& body, bool by_name) {
-  const std::string target =
-      by_name ? "/v1/models/" + encode_segment(options.what) + "/warm" : "/v1/warm";
+  const std::string target = by_name ? model_path(options.what) + "/warm" : "/v1/warm";
   return {"POST", target, body};
 }
 
