@@ -58,4 +58,12 @@ std::filesystem::path TempDir::write_random(std::string_view name, std::uint64_t
   return target;
 }
 
+std::string bytes_of(const std::filesystem::path& path) {
+  std::string bytes(std::filesystem::file_size(path), '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    throw std::runtime_error("read " + path.string());
+  return bytes;
+}
+
 }  // namespace andiron::testing

@@ -30,4 +30,7 @@ class TempDir {
   std::filesystem::path path_;
 };
 
+/// What is in a file, in one read: byte by byte takes minutes where a sanitizer watches each.
+std::string bytes_of(const std::filesystem::path& path);
+
 }  // namespace andiron::testing

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>
@@ -41,8 +39,7 @@ class ReadBackendFilesTest : public ::testing::TestWithParam<const char*> {
   /// A file of the size, and what is in it.
   std::string make_file(std::size_t size) {
     path_ = folder_.write_random("weights", size);
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+    return testing::bytes_of(path_);
   }
   UniqueFd open_file(int flags = 0) const {
     UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | flags));

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 
 #include "tests/component/tier/pinned_fixture.hpp"
 #include "tests/support/faulty_backend.hpp"
@@ -254,7 +256,7 @@ TEST_F(PinnedTest, TheHeadroomIsKept) {
 
 TEST_F(PinnedTest, NamesFollowTheFilesAndAreRemoved) {
   const Path a = dir_.write_random("a", kMiB);
-  const Path b = dir_.write_random("b", kMiB);
+  const Path b = dir_.write_random("b", kMiB + 7);
   PinnedOutcome outcome = fill(request_for({a, b}));
   ASSERT_EQ(2U, outcome.held.size());
   const os::FileIdentity& first = outcome.held[0].identity;

@@ -6,8 +6,6 @@
 #include <poll.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,11 +20,6 @@
 #include "tests/support/temp_dir.hpp"
 
 namespace andiron::testing {
-
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 /// Sources on a real disk, copies in a folder of the machine's own tmpfs.
 class PinnedTest : public ::testing::Test {
