@@ -36,6 +36,15 @@ def need_root():
         skip("needs root")
 
 
+def own_namespace():
+    """What is mounted from here on goes with this process."""
+    need_root()
+    newns, private_recursive = 0x20000, 0x44000
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(newns) != 0 or libc.mount(None, b"/", None, private_recursive, None) != 0:
+        skip(f"no mount namespace of our own: {os.strerror(ctypes.get_errno())}")
+
+
 def until(what, check, seconds=60):
     """Waits for check() to give something true, and gives it. No test asserts how long it takes."""
     end = time.monotonic() + seconds

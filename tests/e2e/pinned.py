@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: MIT
 """The pinned-ram tier as its users have it: one copy that everybody reads and nobody writes, which
 outlives the agent, and goes when it is dropped. Mounts are made in a namespace of the test's own."""
-import ctypes
 import errno
 import hashlib
 import json
@@ -10,20 +9,10 @@ import os
 import random
 import subprocess
 
-from harness import (MIB, Agent, main, make_cold, meminfo, need_root, resident, skip, until,
+from harness import (MIB, Agent, main, make_cold, meminfo, own_namespace, resident, until,
                      write_gguf)
 
-CLONE_NEWNS = 0x20000
-MS_PRIVATE_RECURSIVE = 0x44000
 NOBODY = 65534
-
-
-def own_namespace():
-    need_root()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(CLONE_NEWNS) != 0 or libc.mount(None, b"/", None, MS_PRIVATE_RECURSIVE,
-                                                    None) != 0:
-        skip(f"no mount namespace of our own: {os.strerror(ctypes.get_errno())}")
 
 
 def config(folder, *models):
