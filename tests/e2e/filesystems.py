@@ -219,6 +219,7 @@ def tmpfs(build, folder):
         subprocess.run(["umount", "-l", point], check=False)
 
 
-need_root()
-main([ext4, xfs, btrfs_subvolumes, btrfs_compressed, overlay_on_the_same, overlay_on_another,
-      tmpfs])
+if __name__ == "__main__":
+    need_root()
+    main([ext4, xfs, btrfs_subvolumes, btrfs_compressed, overlay_on_the_same, overlay_on_another,
+          tmpfs])
