@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace andiron::policy {
 namespace {
+
+/// Names take so much of a reason, and one more: it is a line in a terminal.
+constexpr std::size_t kNames = 80;
 
 /// What is claimed so far, each file once.
 class Claims {
@@ -31,8 +35,25 @@ class Claims {
   std::uint64_t left() const {
     return std::min(budget_ - std::min(used_, budget_), memory_ - std::min(used_, memory_));
   }
+  /// Who would have to go so that so much more fits, the last first; or what there is in all.
+  std::string way_out(std::uint64_t extra) const {
+    const std::uint64_t all = std::min(budget_, memory_);
+    if (extra > all) return fmt::format("; {} is all that may be held", format_bytes(all));
+    std::string names;
+    std::uint64_t room = left();
+    for (auto each = claimed_.rbegin(); room < extra && each != claimed_.rend(); ++each) {
+      if (each->second == 0) continue;
+      if (names.size() > kNames) return "; several models would have to go";
+      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", *each->first,
+                           format_bytes(each->second));
+      room += each->second;
+    }
+    return fmt::format("; for it to fit, drop {}", names);
+  }
   void claim(const ModelFacts& model) {
-    used_ += extra(model);
+    const std::uint64_t bytes = extra(model);
+    used_ += bytes;
+    claimed_.emplace_back(&model.name, bytes);
     for (const FilePart& part : model.files)
       files_.insert(part.key);
   }
@@ -42,6 +63,7 @@ class Claims {
   std::uint64_t memory_;
   std::uint64_t used_ = 0;
   std::unordered_set<std::uint64_t> files_;
+  std::vector<std::pair<const std::string*, std::uint64_t>> claimed_;
 };
 
 /// `available` counts mapped pages of ours as free already, and locked ones not: so this is what
@@ -151,15 +173,15 @@ class Planner {
   void no_room(const ModelFacts& model, Hold target, std::uint64_t extra) {
     const bool budget = target >= Hold::mapped && !claims_.fits_budget(extra);
     const std::string reason =
-        budget
-            ? fmt::format(
-                  "it takes {}, and {} of the budget is left beside what has a higher "
-                  "priority or is held already",
-                  format_bytes(extra), format_bytes(claims_.left()))
-            : fmt::format(
-                  "it takes {}, and holding more than {} would leave less than {} of "
-                  "memory free",
-                  format_bytes(extra), format_bytes(claims_.left()), format_bytes(facts_.headroom));
+        budget ? fmt::format(
+                     "it takes {}, and {} of the budget is left beside what has a higher "
+                     "priority or is held already{}",
+                     format_bytes(extra), format_bytes(claims_.left()), claims_.way_out(extra))
+               : fmt::format(
+                     "it takes {}, and holding more than {} would leave less than {} of "
+                     "memory free{}",
+                     format_bytes(extra), format_bytes(claims_.left()),
+                     format_bytes(facts_.headroom), claims_.way_out(extra));
     if (holds_firmly(model)) {
       add(model, Step::Kind::demote, Hold::cached, reason);
     } else if (!model.busy) {

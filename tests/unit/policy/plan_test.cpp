@@ -121,6 +121,23 @@ TEST(Plan, BackgroundWorkNeverEvicts) {
   EXPECT_EQ(brief(plan(facts, kNow)), "refuse batch no_budget");
 }
 
+TEST(Plan, SaysWhatWouldHaveToGo) {
+  Facts facts = machine(64 * kGiB, 10 * kGiB);
+  facts.models = {held(model("large", 1, 5 * kGiB), Hold::mapped),
+                  held(model("twin", 1, 5 * kGiB), Hold::mapped),
+                  held(model("small", 2, 3 * kGiB), Hold::mapped), model("new", 3, 4 * kGiB)};
+  const auto reason = [&] { return plan(facts, kNow).steps.back().reason; };
+  EXPECT_TRUE(reason().ends_with("already; for it to fit, drop small (3.0 GiB)")) << reason();
+  facts.models[3].files = {{3, 9 * kGiB}};
+  EXPECT_TRUE(reason().ends_with("fit, drop small (3.0 GiB), large (5.0 GiB)")) << reason();
+  facts.models[3].files = {{3, 11 * kGiB}};
+  EXPECT_TRUE(reason().ends_with("; 10 GiB is all that may be held")) << reason();
+  facts.budget = 64 * kGiB;
+  facts.memory_available = 13 * kGiB;
+  facts.models[3].files = {{3, 4 * kGiB}};
+  EXPECT_TRUE(reason().ends_with("memory free; for it to fit, drop small (3.0 GiB)")) << reason();
+}
+
 TEST(Plan, SharedFilesCountOnce) {
   Facts facts = machine(32 * kGiB, 6 * kGiB);
   facts.models = {model("a", 1, 5 * kGiB), model("b", 1, 5 * kGiB)};
