@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "agent/os/mounts.hpp"
+#include "agent/os/text_file.hpp"
 
 namespace andiron::os {
 namespace {
@@ -21,6 +22,8 @@ namespace {
 constexpr unsigned kFaceAttributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 /// What a folder listing of mounts shows, and what tells ours from another tmpfs.
 constexpr const char* kSource = "andiron";
+/// "deny" there overrides every mount's own wish.
+constexpr const char* kShmemEnabled = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
 /// A tmpfs of ours that is mounted at the path: its st_dev. nullopt: nothing is.
 Result<std::optional<dev_t>> mounted_at(const std::string& path) {
@@ -70,17 +73,31 @@ Result<UniqueFd> new_tmpfs(std::uint64_t size, PinnedMount& mount) {
     return make_system_error(errno, "fsconfig tmpfs");
   }
   mount.huge = set("huge", "within_size");
-  if (!mount.huge) mount.notes.emplace_back("this kernel has no huge pages for tmpfs");
   mount.noswap = ::fsconfig(context.get(), FSCONFIG_SET_FLAG, "noswap", nullptr, 0) == 0;
-  if (!mount.noswap) {
-    mount.notes.emplace_back("tmpfs knows no noswap (Linux 6.4); mlock alone keeps it in memory");
-  }
   if (::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
     return make_system_error(errno, "make a tmpfs");
   }
   UniqueFd made(::fsmount(context.get(), FSMOUNT_CLOEXEC, kFaceAttributes));
   if (!made) return make_system_error(errno, "fsmount tmpfs");
   return made;
+}
+
+/// Says what copies do without there.
+void note_what_is_missing(PinnedMount& mount) {
+  const auto machine_wide = read_word(kShmemEnabled);
+  if (mount.huge && machine_wide && machine_wide->find("[deny]") != std::string::npos) {
+    mount.huge = false;  // the mount asks for them in vain
+    mount.notes.push_back(fmt::format("no huge pages: {} says deny", kShmemEnabled));
+  } else if (!mount.huge) {
+    mount.notes.emplace_back(mount.made ? "no huge pages: this kernel has none for tmpfs"
+                                        : "no huge pages: it was mounted without huge=within_size");
+  }
+  if (mount.notes.size() > 9) {
+    mount.notes.emplace_back(mount.made
+                                 ? "tmpfs knows no noswap (Linux 6.4); mlock alone keeps it in "
+                                   "memory"
+                                 : "it was mounted without noswap; mlock alone keeps it in memory");
+  }
 }
 
 /// The options that the kernel shows of the mount at the path.
@@ -140,6 +157,7 @@ Result<PinnedMount> open_pinned_mount(const PinnedPlaces& places, std::uint64_t 
                  options.find(",huge=never,") == std::string::npos;
     mount.noswap = options.find(",noswap,") != std::string::npos;
   }
+  note_what_is_missing(mount);
   return mount;
 }
 

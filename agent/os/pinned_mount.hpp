@@ -21,9 +21,9 @@ struct PinnedPlaces {
 struct PinnedMount {
   UniqueFd root;      // O_PATH, of the writable face
   bool made = false;  // else it was there already
-  bool huge = false;  // asks for huge pages (huge=within_size, or stronger)
+  bool huge = false;  // asks for huge pages (huge=within_size, or stronger), and may have them
   bool noswap = false;
-  std::vector<std::string> notes;  // what this kernel did not know, in words
+  std::vector<std::string> notes;  // why it is not huge, or not noswap
 };
 
 /// Makes what of the two is missing, which wants CAP_SYS_ADMIN, and opens it. What is there is
