@@ -18,7 +18,9 @@ class Walker final : public nlohmann::json_sax<Json> {
   std::optional<Error> take_error() { return std::move(error_); }
 
   bool null() override { return scalar({JsonEvent::Kind::other, path_, {}, 0}); }
-  bool boolean(bool) override { return null(); }
+  bool boolean(bool value) override {
+    return scalar({JsonEvent::Kind::other, path_, {}, 0, value});
+  }
   bool number_integer(number_integer_t) override { return null(); }
   bool number_float(number_float_t, const string_t&) override { return null(); }
   bool binary(binary_t&) override { return null(); }

@@ -19,6 +19,7 @@ struct JsonEvent {
   const std::vector<std::string>& path;
   std::string_view text;     // of a string
   std::uint64_t number = 0;  // of a natural: a whole number from 0
+  bool truth = false;        // of a `true`, which is of kind other
 };
 
 /// Walks through a JSON text of a stranger: no tree is built, nothing recurses, and no exception
