@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "agent/os/read_right.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <utility>
+
+#include "agent/base/unique_fd.hpp"
+
+namespace andiron::os {
+namespace {
+
+/// As NGROUPS_MAX, which no peer can have more of.
+constexpr std::size_t kMaxGroups = 65536;
+
+/// What the child says before it ends.
+struct Verdict {
+  enum class Kind : int { fine, no_identity, not_opened, another_file };
+  Kind kind = Kind::fine;
+  int error = 0;
+  std::size_t file = 0;
+};
+
+Verdict try_to_open(const std::vector<FileToRead>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const UniqueFd fd(
+        ::open(files[i].path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd) return {Verdict::Kind::not_opened, errno, i};
+    const Result<FileInfo> info = stat_fd(fd.get());
+    if (!info || info->identity != files[i].identity) return {Verdict::Kind::another_file, 0, i};
+  }
+  return {};
+}
+
+/// Takes his ids on. Raw calls: glibc's would have all threads do it, and here is one.
+bool become(const Reader& who) {
+  return ::syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0 &&
+         ::syscall(SYS_setresgid, who.gid, who.gid, who.gid) == 0 &&
+         ::syscall(SYS_setresuid, who.uid, who.uid, who.uid) == 0;
+}
+
+[[noreturn]] void be_the_child(const Reader& who, const std::vector<FileToRead>& files, int tell) {
+  // He may not look into this process, which is a copy of ours, nor signal it: the ids alone would
+  // let him.
+  ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  const Verdict verdict =
+      become(who) ? try_to_open(files) : Verdict{Verdict::Kind::no_identity, errno, 0};
+  const ssize_t told = ::write(tell, &verdict, sizeof verdict);
+  ::_exit(told == sizeof verdict ? 0 : 1);
+}
+
+/// Children that did not end when they were killed: a dead network file system holds them.
+class Stragglers {
+ public:
+  void add(pid_t pid) {
+    const std::lock_guard lock(mutex_);
+    pids_.push_back(pid);
+  }
+  void reap() {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(pids_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<pid_t> pids_;
+};
+
+Stragglers& stragglers() {
+  static Stragglers all;
+  return all;
+}
+
+void end_child(pid_t child) {
+  ::kill(child, SIGKILL);
+  if (::waitpid(child, nullptr, WNOHANG) == 0) stragglers().add(child);
+}
+
+Result<void> judge(const Verdict& verdict, const std::vector<FileToRead>& files) {
+  const std::string& path = files.at(verdict.file).path;
+  switch (verdict.kind) {
+    case Verdict::Kind::fine:
+      return {};
+    case Verdict::Kind::another_file:
+      return make_error(Errc::stale, path);
+    case Verdict::Kind::not_opened:
+      // Which of the two, a stranger is not told.
+      if (verdict.error == EACCES || verdict.error == EPERM || verdict.error == ENOENT)
+        return make_error(Errc::permission_denied, "its files are not this user's to read");
+      return make_system_error(verdict.error, path);
+    case Verdict::Kind::no_identity:
+      break;
+  }
+  return make_error(Errc::unavailable,
+                    "whether this user may read the files cannot be tried here (CAP_SETUID, "
+                    "CAP_SETGID): hand over the open file instead");
+}
+
+}  // namespace
+
+Result<Reader> reader_of(int socket_fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(socket_fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0)
+    return make_system_error(errno, "SO_PEERCRED");
+  Reader who{credentials.uid, credentials.gid, std::vector<gid_t>(64), credentials.pid};
+  while (true) {
+    size = static_cast<socklen_t>(who.groups.size() * sizeof(gid_t));
+    if (::getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, who.groups.data(), &size) == 0) break;
+    if (errno != ERANGE || who.groups.size() >= kMaxGroups)
+      return make_system_error(errno, "SO_PEERGROUPS");
+    who.groups.resize(kMaxGroups);
+  }
+  who.groups.resize(size / sizeof(gid_t));
+  return who;
+}
+
+Result<void> check_may_read(const Reader& who, const std::vector<FileToRead>& files,
+                            std::chrono::milliseconds patience) {
+  if (files.empty()) return {};
+  if (who.uid == 0) return judge(try_to_open(files), files);
+  stragglers().reap();
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return make_system_error(errno, "pipe");
+  const UniqueFd hear(ends[0]);
+  UniqueFd tell(ends[1]);
+  const pid_t child = ::fork();
+  if (child < 0) return make_error(Errc::unavailable, "no process to try it in");
+  if (child == 0) be_the_child(who, files, tell.get());
+  tell.reset();
+
+  pollfd heard{hear.get(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&heard, 1, static_cast<int>(patience.count()));
+  } while (ready < 0 && errno == EINTR);
+  Verdict verdict;
+  const bool told = ready > 0 && ::read(hear.get(), &verdict, sizeof verdict) == sizeof verdict;
+  if (told) {
+    ::waitpid(child, nullptr, 0);  // it has nothing left to do but end
+    return judge(verdict, files);
+  }
+  end_child(child);
+  if (ready > 0) return make_error(Errc::unavailable, "the process that was to try it died");
+  return make_error(Errc::timeout, "its files do not answer");
+}
+
+}  // namespace andiron::os
