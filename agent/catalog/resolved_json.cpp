@@ -37,17 +37,21 @@ void write_number(std::string& out, std::string_view key, std::uint64_t value) {
   out += std::to_string(value);
 }
 
-void write_tensor(std::string& out, const Tensor& tensor, const std::string& file) {
+}  // namespace
+
+void write_tensor(std::string& out, const Tensor& tensor, std::string_view place_key,
+                  std::string_view place) {
   out += "{\"name\":" + quote_json(tensor.name) + ",\"dtype\":" + quote_json(tensor.dtype);
   write_list(out, "shape", tensor.shape,
              [&](std::uint64_t extent) { out += std::to_string(extent); });
-  out += ",\"file\":" + file;
+  out += ",\"";
+  out += place_key;
+  out += "\":";
+  out += place;
   write_number(out, "offset", tensor.offset);
   write_number(out, "bytes", tensor.bytes);
   out += '}';
 }
-
-}  // namespace
 
 std::string to_json(const Resolved& resolved) {
   std::string out = "{\"source\":" + quote_json(resolved.source);
@@ -65,7 +69,7 @@ std::string to_json(const Resolved& resolved) {
   write_number(out, "bytes", resolved.bytes);
   write_list(out, "tensors", resolved.tensors, [&](const Tensor& tensor) {
     CHECK(tensor.file < quoted.size());
-    write_tensor(out, tensor, quoted[tensor.file]);
+    write_tensor(out, tensor, "file", quoted[tensor.file]);
   });
   index = 0;
   write_list(out, "also", resolved.files, [&](const ModelFile& file) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "agent/catalog/model.hpp"
 
@@ -13,5 +14,9 @@ namespace andiron::catalog {
 /// and companions alike and "bytes" is their sum; "also" names those that are companions; a
 /// tensor's "file" is a path.
 std::string to_json(const Resolved& resolved);
+
+/// Appends one tensor: {"name","dtype","shape",PLACE_KEY:place,"offset","bytes"}. `place` is JSON.
+void write_tensor(std::string& out, const Tensor& tensor, std::string_view place_key,
+                  std::string_view place);
 
 }  // namespace andiron::catalog
