@@ -6,7 +6,8 @@ set(units lib/systemd/system)  # not LIBDIR, which may be lib64 or lib/x86_64-li
 
 install(FILES configs/sysusers.d/andiron.conf DESTINATION lib/sysusers.d)
 install(FILES configs/tmpfiles.d/andiron.conf DESTINATION lib/tmpfiles.d)
-install(FILES configs/systemd/andirond.socket configs/systemd/andiron.slice DESTINATION ${units})
+install(FILES configs/systemd/andirond.socket configs/systemd/andirond-lease.socket
+        configs/systemd/andiron.slice DESTINATION ${units})
 foreach(unit andirond.service andiron-preload.service andiron-warm@.service)
   install(CODE "
     set(ANDIRON_BINDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")

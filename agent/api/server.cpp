@@ -14,7 +14,7 @@
 #include <unordered_map>
 
 #include "agent/api/acceptor.hpp"
-#include "agent/api/control_socket.hpp"
+#include "agent/api/local_socket.hpp"
 #include "agent/api/tcp_gate.hpp"
 #include "agent/api/tcp_socket.hpp"
 #include "agent/base/check.hpp"
@@ -71,7 +71,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
 
   Result<void> prepare();
   Result<void> open_name();
-  Result<void> serve(ControlSocket socket);
+  Result<void> serve(LocalSocket socket);
   void take(UniqueFd fd, Transport transport);
   void admit(UniqueFd fd, Transport transport, Caller caller);
   void end_tcp_clients();
@@ -103,7 +103,7 @@ class Server::Impl : public std::enable_shared_from_this<Server::Impl> {
   Connection::Hooks hooks_;
   std::string path_;
   std::string group_;
-  std::optional<ControlSocket> socket_;
+  std::optional<LocalSocket> socket_;
   std::shared_ptr<Acceptor> acceptor_;
   std::shared_ptr<Acceptor> tcp_acceptor_;
   std::optional<Endpoint> tcp_at_;  // with the port that the kernel chose
@@ -128,7 +128,7 @@ Result<void> Server::Impl::listen(const std::string& path, const std::string& gr
 
 Result<void> Server::Impl::adopt(UniqueFd listening, const std::string& group) {
   TRY(prepare());
-  return serve(TRY(ControlSocket::adopt(std::move(listening), group)));
+  return serve(TRY(LocalSocket::adopt(std::move(listening), group)));
 }
 
 Result<void> Server::Impl::prepare() {
@@ -146,9 +146,9 @@ Result<void> Server::Impl::prepare() {
   return {};
 }
 
-Result<void> Server::Impl::open_name() { return serve(TRY(ControlSocket::create(path_, group_))); }
+Result<void> Server::Impl::open_name() { return serve(TRY(LocalSocket::create(path_, group_))); }
 
-Result<void> Server::Impl::serve(ControlSocket socket) {
+Result<void> Server::Impl::serve(LocalSocket socket) {
   UniqueFd fd = socket.take_fd();
   group_missing_ = socket.group_missing();
   // Before the old socket is closed: until then no other can have its inode's number.

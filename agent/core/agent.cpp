@@ -16,6 +16,7 @@
 #include <functional>
 #include <list>
 
+#include "agent/api/lease_server.hpp"
 #include "agent/api/server.hpp"
 #include "agent/base/log.hpp"
 #include "agent/core/configuration.hpp"
@@ -24,6 +25,7 @@
 #include "agent/core/http_api.hpp"
 #include "agent/core/http_door.hpp"
 #include "agent/core/last_boot.hpp"
+#include "agent/core/lease_keeper.hpp"
 #include "agent/core/observer.hpp"
 #include "agent/core/pinned_keeper.hpp"
 #include "agent/core/pressure_gate.hpp"
@@ -90,6 +92,7 @@ class Agent::Impl {
   Result<void> make_parts();
   Result<void> listen();
   Result<void> take_name();
+  Result<void> listen_for_leases();
   Configuration::Hooks configuration_hooks();
   void reconcile_soon();
   void find_capabilities();
@@ -125,6 +128,8 @@ class Agent::Impl {
   std::unique_ptr<HttpApi> http_;
   std::unique_ptr<api::Server> server_;
   std::unique_ptr<HttpDoor> http_door_;
+  std::unique_ptr<LeaseKeeper> leases_;
+  std::unique_ptr<api::LeaseServer> lease_server_;
   std::unique_ptr<ServiceReports> service_;
   PressureGate gate_;
   ProtectionKeeper protection_{world_};
@@ -141,6 +146,8 @@ class Agent::Impl {
   bool reconcile_posted_ = false;
   StandingTrouble reach_trouble_{world_, "nobody can reach this agent by its socket",
                                  "the control socket can be reached again"};
+  StandingTrouble lease_trouble_{world_, "nobody can get a lease from this agent",
+                                 "leases are to be had again"};
   StandingTrouble hooks_trouble_{world_, "going on without container hooks",
                                  "container hooks can report again"};
   bool stopping_ = false;
@@ -220,6 +227,8 @@ Configuration::Hooks Agent::Impl::configuration_hooks() {
   hooks.taken = [this] {
     containers_->take_settings();
     http_door_->look();
+    lease_trouble_.see(
+        lease_server_->let_in(world_.settings.agent.lease_access == config::LeaseAccess::readers));
   };
   hooks.reload_began = [this] { service_->reload_began(); };
   hooks.reload_ended = [this] { service_->reload_ended(); };
@@ -236,9 +245,36 @@ Result<void> Agent::Impl::listen() {
   server_ = std::make_unique<api::Server>(loop_, api::Server::Limits{}, std::move(callbacks));
   http_->serve_on(*server_);
   http_door_ = std::make_unique<HttpDoor>(world_, *server_);
+  TRY(listen_for_leases());
   TRY(take_name());
   service_ = std::make_unique<ServiceReports>(loop_, std::move(options_.service));
   return {};
+}
+
+Result<void> Agent::Impl::listen_for_leases() {
+  leases_ = std::make_unique<LeaseKeeper>(
+      LeaseKeeper::Parts{world_, *warmer_, pinned_,
+                         [this](std::chrono::milliseconds delay, std::function<void()> then) {
+                           later(delay, std::move(then));
+                         }});
+  api::LeaseServer::Callbacks callbacks;
+  callbacks.on_request = [this](api::LeaseClientId client, os::Reader who,
+                                api::LeaseRequest request) {
+    leases_->on_request(client, std::move(who), std::move(request));
+    if (warmer_->jobs().running() > 0) fast_tick();
+  };
+  callbacks.on_gone = [this](api::LeaseClientId client) { leases_->on_gone(client); };
+  callbacks.discard = [this](std::vector<UniqueFd> fds) { leases_->discard(std::move(fds)); };
+  lease_server_ =
+      std::make_unique<api::LeaseServer>(loop_, api::LeaseServer::Limits{}, std::move(callbacks));
+  leases_->serve_on(*lease_server_);
+  pinned_.on_withdrawn([this](const ModelRecord& record, const std::string& why) {
+    leases_->withdrawn(record, why);
+  });
+  auto passed = TRY(options_.service.take_unix_listener("lease", SOCK_SEQPACKET));
+  const bool everybody = options_.settings.agent.lease_access == config::LeaseAccess::readers;
+  if (passed) return lease_server_->adopt(std::move(*passed), kGroup, everybody);
+  return lease_server_->listen(runtime_.lease_socket(), kGroup, everybody);
 }
 
 /// The socket that a service manager passes, or one of our own.
@@ -367,6 +403,7 @@ void Agent::Impl::tick() {
   single_.tick();
   protection_.tick();
   pinned_.tick(warmer_->settling() || clock_.now() - started_ < kSettle);
+  leases_->tick();
   warmer_->forget_ad_hoc();
   last_boot_.tick();
   wanted_->tick();
@@ -391,6 +428,11 @@ void Agent::Impl::stay_reachable() {
   };
   reach_trouble_.see(restore());
   if (!runtime_.in_place()) return;  // another agent's, or about to be ours again
+  const auto restore_leases = [&]() -> Result<void> {
+    static_cast<void>(TRY(lease_server_->restore_name()));
+    return {};
+  };
+  lease_trouble_.see(restore_leases());
   const auto restore_hooks = [&]() -> Result<void> {
     if (TRY(containers_->restore_hooks())) TRY(watch_hooks());
     return {};
@@ -433,6 +475,7 @@ void Agent::Impl::begin_shutdown(const char* why) {
   }
   http_->end_streams();
   http_door_->stop();
+  lease_server_->close();
   server_->shutdown(kServerStop, [this] { loop_.stop(); });
 }
 

@@ -82,7 +82,8 @@ struct ModelRecord {
 
   std::optional<BeforeReboot> before_reboot;  // until somebody asks for it
   std::uint64_t pinned_bytes = 0;             // of its files, that have copies in pinned-ram
-  std::string pinned_path;  // of its one file there, or of the folder of all; empty: not yet
+  std::string pinned_path;       // of its one file there, or of the folder of all; empty: not yet
+  std::uint64_t generation = 0;  // of its copies: counts the times that they were published anew
 
   std::uint64_t job = 0;  // 0 is none
   std::uint64_t evictions = 0;

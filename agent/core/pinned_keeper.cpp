@@ -73,6 +73,7 @@ Result<void> PinnedKeeper::publish(ModelRecord& record) {
     names.emplace_back(file.name, file.identity);
   const auto open = TRY(folder());
   TRY(open->set_names(record.name, names));
+  if (record.pinned_path.empty()) ++record.generation;
   record.pinned_path = folder_->path_of(record.name);
   // What a runtime wants to be given: a file, of a set of shards the first, else the folder.
   const auto weights = std::count_if(
@@ -82,9 +83,9 @@ Result<void> PinnedKeeper::publish(ModelRecord& record) {
   return {};
 }
 
-void PinnedKeeper::withdraw(ModelRecord& record) {
+void PinnedKeeper::withdraw(ModelRecord& record, std::string_view why) {
   if (!folder_) return;
-  remove_names(record);
+  remove_names(record, why);
   for (tier::PinnedFile& file : world_.pinned.release(record.name))
     remove(std::move(file));
   record.pinned_bytes = 0;
@@ -93,12 +94,13 @@ void PinnedKeeper::withdraw(ModelRecord& record) {
 void PinnedKeeper::forget(ModelRecord& record, const tier::FileKey& key) {
   std::optional<tier::PinnedFile> file = world_.pinned.forget(key);
   if (!file) return;
-  remove_names(record);
+  remove_names(record, to_string(probe::EventType::model_changed));
   remove(std::move(*file));
 }
 
-void PinnedKeeper::remove_names(ModelRecord& record) {
-  record.pinned_path.clear();
+void PinnedKeeper::remove_names(ModelRecord& record, std::string_view why) {
+  const bool was_there = !std::exchange(record.pinned_path, {}).empty();
+  if (was_there && withdrawn_) withdrawn_(record, std::string(why));
   if (const auto gone = folder_->remove_names(record.name); !gone) {
     log::warning("{}: its names in pinned-ram stay: {}", record.name, gone.error().message());
   }
@@ -119,10 +121,27 @@ void PinnedKeeper::discard(tier::PinnedFile file) {
 
 /// Unmapping walks its pages.
 void PinnedKeeper::end(tier::PinnedFile file) {
-  world_.slow.run([file = std::move(file)]() mutable {
-    file.mapping.reset();
-    file.fd.reset();
-  });
+  const std::uint64_t bytes = file.identity.size;
+  ending_ += bytes;
+  world_.slow.run(
+      [file = std::move(file)]() mutable {
+        file.mapping.reset();
+        file.fd.reset();
+        return true;
+      },
+      [this, bytes](bool) {
+        ending_ -= bytes;
+        measure();
+      });
+}
+
+/// The kernel keeps a file that has no name as long as somebody has it open or mapped: a client
+/// whose lease has ended, a runtime that read it by path, a child that either of them left.
+void PinnedKeeper::measure() {
+  if (!folder_) return;
+  const auto nameless = folder_->nameless_bytes();
+  if (!nameless) return;
+  world_.ledger.set_draining(*nameless > ending_ ? *nameless - ending_ : 0);
 }
 
 void PinnedKeeper::tick(bool busy) {
@@ -134,6 +153,7 @@ void PinnedKeeper::tick(bool busy) {
   world_.models.each([this](ModelRecord& record) {
     record.pinned_bytes = world_.pinned.bytes_of(record.name, record.keys());
   });
+  measure();
   if (!folder_ || busy) return;
   if (!swept_) sweep();
   seal_next();

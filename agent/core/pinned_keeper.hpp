@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "agent/core/world.hpp"
@@ -21,6 +25,8 @@ Result<void> make_pinned_mounts(const std::string& state_dir, const std::string&
 /// Thread: the control loop's. Blocks for microseconds: it is a tmpfs.
 class PinnedKeeper {
  public:
+  using Withdrawn = std::function<void(const ModelRecord&, const std::string& why)>;
+
   /// What the agent before this one left is found below these.
   PinnedKeeper(World& world, std::string state_dir, std::string runtime_dir);
 
@@ -29,8 +35,9 @@ class PinnedKeeper {
 
   /// All copies of the model are held: everybody may see them now, by the names of its files.
   Result<void> publish(ModelRecord& record);
-  /// The model's names, and the copies that nobody else holds, are given up.
-  void withdraw(ModelRecord& record);
+  /// The model's names, and the copies that nobody else holds, are given up. `why` is what clients
+  /// with leases on them are told.
+  void withdraw(ModelRecord& record, std::string_view why);
   /// What was a copy of this inode is one of old bytes: nobody is to find it any longer. Whoever
   /// has it open keeps it whole.
   void forget(ModelRecord& record, const tier::FileKey& key);
@@ -40,12 +47,16 @@ class PinnedKeeper {
 
   /// Once a second. `busy`: copies are being made, or models are not all known yet.
   void tick(bool busy);
+  /// Has the ledger know what clients still use of what was given up.
+  void measure();
+  /// Called when a model's copies are no longer there for others.
+  void on_withdrawn(Withdrawn then) { withdrawn_ = std::move(then); }
   const os::Capability& capability() const noexcept { return capability_; }
 
  private:
   Result<void> open();
   void remove(tier::PinnedFile file);
-  void remove_names(ModelRecord& record);
+  void remove_names(ModelRecord& record, std::string_view why);
   void end(tier::PinnedFile file);
   void seal_next();
   void sweep();
@@ -56,6 +67,8 @@ class PinnedKeeper {
   std::shared_ptr<const tier::PinnedFolder> folder_;
   bool sealing_ = false;
   bool swept_ = false;
+  Withdrawn withdrawn_;
+  std::uint64_t ending_ = 0;  // bytes of copies that are being unmapped
   os::Capability capability_;
 };
 

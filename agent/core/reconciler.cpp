@@ -21,6 +21,7 @@ policy::Facts Reconciler::facts(const ModelRecord* asked_for) const {
   const os::MemoryView& memory = world_.memory.view;
   facts.memory_available = memory.available;
   facts.budget = world_.ledger.budget();
+  facts.draining = world_.ledger.draining();
   facts.headroom = world_.memory.headroom;
   facts.locked = world_.store.locked_bytes() + world_.pinned.bytes();
   facts.under_pressure = world_.memory.under_pressure;
@@ -124,7 +125,7 @@ void Reconciler::free_memory(const policy::Step& step, ModelRecord& record) {
     log::info({.model = record.name}, "{}: {} from now on: {}", record.name,
               record.pinned_bytes > 0 ? "no longer in pinned-ram" : "held as cached", step.reason);
     world_.dispose(world_.store.demote_to_cached(record.name));
-    warmer_->give_up_copies(record);
+    warmer_->give_up_copies(record, to_string(probe::EventType::memory_pressure));
     if (world_.yields_to) {
       record.lock_limit = *world_.yields_to + " holds models on this machine";
     } else if (record.wanted_hold() != Hold::cached) {

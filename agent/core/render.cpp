@@ -41,7 +41,7 @@ json page_cache(const World& world, const ModelRecord& record) {
 }
 
 json pinned_ram(const World& world, const ModelRecord& record) {
-  json tier{{"resident_bytes", record.pinned_bytes}, {"leases", 0}};
+  json tier{{"resident_bytes", record.pinned_bytes}, {"leases", world.leases.count(record.name)}};
   if (record.pinned_bytes == 0) return tier;
   std::uint64_t locked = 0;
   std::uint64_t huge = 0;
@@ -78,6 +78,8 @@ json memory_tier(const World& world) {
 json pinned_tier(const World& world) {
   json tier = memory_tier(world);
   tier["used_bytes"] = world.pinned.bytes();
+  tier["draining_bytes"] = world.ledger.draining();
+  tier["leases"] = world.leases.size();
   return tier;
 }
 

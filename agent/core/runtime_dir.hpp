@@ -23,6 +23,7 @@ class RuntimeDir {
 
   const std::string& path() const noexcept { return path_; }
   std::string control_socket() const { return path_ + "/control.sock"; }
+  std::string lease_socket() const { return path_ + "/lease.sock"; }
 
  private:
   RuntimeDir(std::string path, UniqueFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}

@@ -118,7 +118,7 @@ void Warmer::give_up(ModelRecord& record, Error error) {
 
 void Warmer::take_new_source(ModelRecord& record) {
   give_up(record, make_error(Errc::stale, record.name + ": its source was changed"));
-  release_all(record);
+  release_all(record, to_string(probe::EventType::model_changed));
   record.resolved.reset();
   record.resolve_error.reset();
   record.samples.clear();
@@ -130,7 +130,7 @@ void Warmer::take_new_source(ModelRecord& record) {
 void Warmer::hold_nothing() {
   world_.models.each([&](ModelRecord& record) {
     give_up(record, make_error(Errc::unavailable, "dry_run was set"));
-    release_all(record);
+    release_all(record, "dry_run was set");
   });
 }
 
@@ -174,6 +174,7 @@ Result<void> Warmer::reserve(Job& job, const ModelRecord& record) {
     all.push_back({file.path, file.identity});
   if (job.tier == Tier::pinned_ram) {
     static_cast<void>(TRY(pinned_.folder()));
+    pinned_.measure();
     job.reservations = TRY(world_.pinned.reserve(all));
   } else {
     job.reservations = TRY(world_.store.reserve(all, job.hold));
@@ -293,7 +294,7 @@ void Warmer::finish(Job& job) {
   if (job.tier == Tier::pinned_ram) {
     world_.dispose(world_.store.release(record->name));
   } else {
-    give_up_copies(*record);
+    give_up_copies(*record, "held in page-cache from now on");
   }
 
   const SteadyTime now = world_.clock.now();
@@ -463,7 +464,7 @@ void Warmer::let_go(ModelRecord& record, bool give_back, std::function<void()> t
 void Warmer::release_and_give_back(ModelRecord& record, bool give_back,
                                    std::function<void()> then) {
   std::vector<tier::HeldFile> held = world_.store.release(record.name);
-  give_up_copies(record);
+  give_up_copies(record, "dropped");
   std::vector<tier::FillFile> files;
   if (give_back && record.resolved && !world_.settings.agent.dry_run) {
     std::set<tier::FileKey> others;
@@ -513,17 +514,19 @@ void Warmer::forget_ad_hoc() {
   });
   for (const std::string& name : names) {
     ModelRecord* record = world_.models.find(name);
-    release_all(*record);
+    release_all(*record, "dropped");
     hooks_.forgotten(*record);
     world_.models.remove(name);
   }
 }
 
-void Warmer::give_up_copies(ModelRecord& record) { pinned_.withdraw(record); }
+void Warmer::give_up_copies(ModelRecord& record, std::string_view why) {
+  pinned_.withdraw(record, why);
+}
 
-void Warmer::release_all(ModelRecord& record) {
+void Warmer::release_all(ModelRecord& record, std::string_view why) {
   world_.dispose(world_.store.release(record.name));
-  give_up_copies(record);
+  give_up_copies(record, why);
 }
 
 /// The inode has other bytes now, or is gone: nobody holds what it was.

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/core/jobs.hpp"
@@ -55,8 +56,9 @@ class Warmer {
   /// again. Until `then` is called the planner leaves it alone.
   void give_back(ModelRecord& record, std::function<void()> then);
 
-  /// The model's copies in pinned-ram go, those that no other model holds; it stays wanted.
-  void give_up_copies(ModelRecord& record);
+  /// The model's copies in pinned-ram go, those that no other model holds; it stays wanted. `why`
+  /// is for clients that have leases on them.
+  void give_up_copies(ModelRecord& record, std::string_view why);
 
   /// ModelResolver::refresh.
   void refresh(ModelRecord& record, std::function<void()> then) {
@@ -99,7 +101,7 @@ class Warmer {
   std::optional<std::size_t> place_of(const ModelRecord& record,
                                       const os::FileIdentity& identity) const;
   void forget_file(ModelRecord& record, const tier::FileKey& key);
-  void release_all(ModelRecord& record);
+  void release_all(ModelRecord& record, std::string_view why);
   void give_up(ModelRecord& record, Error error);
   void finish(Job& job);
   void finish_failed(Job& job, ModelRecord& record);

@@ -16,6 +16,7 @@
 #include "agent/core/event_log.hpp"
 #include "agent/core/model_table.hpp"
 #include "agent/core/slow_lane.hpp"
+#include "agent/lease/lease_table.hpp"
 #include "agent/os/capability.hpp"
 #include "agent/os/cgroup.hpp"
 #include "agent/os/memory.hpp"
@@ -54,6 +55,7 @@ struct World {
   tier::Ledger ledger;  // of the page-cache and pinned-ram tiers together
   tier::PageCacheStore store;
   tier::PinnedStore pinned;
+  lease::LeaseTable leases{{}};
   ModelTable models;
   EventLog events;
   std::vector<os::Capability> capabilities;

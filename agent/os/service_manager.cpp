@@ -81,16 +81,17 @@ Result<ServiceManager> ServiceManager::from_environment() {
   return manager;
 }
 
-Result<std::optional<UniqueFd>> ServiceManager::take_unix_listener(std::string_view name) {
+Result<std::optional<UniqueFd>> ServiceManager::take_unix_listener(std::string_view name,
+                                                                   int type) {
   for (auto passed = passed_.begin(); passed != passed_.end(); ++passed) {
     if (passed->name != name) continue;
     UniqueFd fd = std::move(passed->fd);
     passed_.erase(passed);
-    if (::sd_is_socket_unix(fd.get(), SOCK_STREAM, 1, nullptr, 0) <= 0) {
+    if (::sd_is_socket_unix(fd.get(), type, 1, nullptr, 0) <= 0) {
       return make_error(Errc::bad_config,
                         fmt::format("what the service manager passes as \"{}\" is not a listening "
-                                    "Unix stream socket",
-                                    name));
+                                    "Unix {} socket",
+                                    name, type == SOCK_STREAM ? "stream" : "packet"));
     }
     // The open file is the manager's too, which opens it so itself (systemd) or does not mind.
     const int flags = ::fcntl(fd.get(), F_GETFL);

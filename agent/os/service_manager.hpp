@@ -39,8 +39,8 @@ class ServiceManager {
   std::optional<std::chrono::microseconds> watchdog() const noexcept { return watchdog_; }
 
   /// The listening socket that was handed over under that name; nullopt where none was. Errors:
-  /// bad_config where it is something else than a listening Unix stream socket.
-  Result<std::optional<UniqueFd>> take_unix_listener(std::string_view name);
+  /// bad_config where it is something else than a listening Unix socket of that type.
+  Result<std::optional<UniqueFd>> take_unix_listener(std::string_view name, int type = SOCK_STREAM);
   /// Closes what nobody took, and gives the names.
   std::vector<std::string> close_the_rest();
 

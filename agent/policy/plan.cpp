@@ -94,7 +94,9 @@ std::string why_warm(const ModelFacts& model, Hold target) {
 class Planner {
  public:
   Planner(const Facts& facts, SteadyTime now)
-      : facts_(facts), now_(now), claims_(facts.budget, memory_for_holds(facts)) {}
+      : facts_(facts),
+        now_(now),
+        claims_(facts.budget - std::min(facts.budget, facts.draining), memory_for_holds(facts)) {}
 
   Plan run() {
     std::vector<const ModelFacts*> order;
@@ -172,7 +174,7 @@ class Planner {
 
   void no_room(const ModelFacts& model, Hold target, std::uint64_t extra) {
     const bool budget = target >= Hold::mapped && !claims_.fits_budget(extra);
-    const std::string reason =
+    std::string reason =
         budget ? fmt::format(
                      "it takes {}, and {} of the budget is left beside what has a higher "
                      "priority or is held already{}",
@@ -182,6 +184,10 @@ class Planner {
                      "memory free{}",
                      format_bytes(extra), format_bytes(claims_.left()),
                      format_bytes(facts_.headroom), claims_.way_out(extra));
+    if (budget && facts_.draining > 0) {
+      reason += fmt::format("; {} more were given up, and clients still use them",
+                            format_bytes(facts_.draining));
+    }
     if (holds_firmly(model)) {
       add(model, Step::Kind::demote, Hold::cached, reason);
     } else if (!model.busy) {

@@ -49,6 +49,7 @@ struct Facts {
   std::vector<ModelFacts> models;
   std::uint64_t memory_available = 0;
   std::uint64_t budget = 0;
+  std::uint64_t draining = 0;  // of the budget: bytes that were given up, and clients still use
   std::uint64_t headroom = 0;
   std::uint64_t locked = 0;  // by Andiron, and its copies: what memory_available lacks of it
   bool under_pressure = false;

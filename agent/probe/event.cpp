@@ -20,6 +20,12 @@ std::string_view to_string(EventType type) noexcept {
       return "job.failed";
     case EventType::memory_pressure:
       return "memory.pressure";
+    case EventType::lease_granted:
+      return "lease.granted";
+    case EventType::lease_revoked:
+      return "lease.revoked";
+    case EventType::lease_ended:
+      return "lease.ended";
     case EventType::container_started:
       return "container.started";
     case EventType::container_stopped:

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "agent/tier/ledger.hpp"
 
+#include <string>
+#include <utility>
+
 #include "agent/base/check.hpp"
 #include "agent/base/units.hpp"
 
@@ -24,12 +27,14 @@ void Reservation::release() noexcept {
 }
 
 Result<Reservation> Ledger::reserve(std::uint64_t bytes) {
-  const std::uint64_t left = budget_ > used_ ? budget_ - used_ : 0;
-  // Compared with what is left, since used_ + bytes may overflow.
+  const std::uint64_t left = budget_ > used() ? budget_ - used() : 0;
+  // Compared with what is left, since used() + bytes may overflow.
   if (bytes > left) {
-    return make_error(Errc::no_budget, format_bytes(bytes) + " wanted, " + format_bytes(used_) +
-                                           " of " + format_bytes(budget_) + " used, " +
-                                           format_bytes(bytes - left) + " missing");
+    std::string why = format_bytes(bytes) + " wanted, " + format_bytes(used()) + " of " +
+                      format_bytes(budget_) + " used, " + format_bytes(bytes - left) + " missing";
+    if (draining_ > 0)
+      why += "; " + format_bytes(draining_) + " are given up, and clients still use them";
+    return make_error(Errc::no_budget, std::move(why));
   }
   used_ += bytes;
   return Reservation(*this, bytes);

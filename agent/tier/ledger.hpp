@@ -44,12 +44,17 @@ class Ledger {
   /// A smaller budget takes nothing back by itself: used() may exceed it until holders yield.
   void set_budget(std::uint64_t budget) noexcept { budget_ = budget; }
   std::uint64_t budget() const noexcept { return budget_; }
-  std::uint64_t used() const noexcept { return used_; }
+  /// What nobody holds any longer, and is not free all the same: clients still use it.
+  void set_draining(std::uint64_t bytes) noexcept { draining_ = bytes; }
+  std::uint64_t draining() const noexcept { return draining_; }
+  /// Reserved or draining.
+  std::uint64_t used() const noexcept { return used_ + draining_; }
 
  private:
   friend class Reservation;
   std::uint64_t budget_;
-  std::uint64_t used_ = 0;
+  std::uint64_t used_ = 0;  // reserved
+  std::uint64_t draining_ = 0;
 };
 
 }  // namespace andiron::tier

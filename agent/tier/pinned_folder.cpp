@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -227,6 +228,40 @@ Result<UniqueFd> PinnedFolder::open_copy(const os::FileIdentity& identity) const
   UniqueFd fd(::openat(copies_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return make_system_error(errno, name);
   return fd;
+}
+
+Result<UniqueFd> PinnedFolder::open_readable(const std::string& model, const std::string& name,
+                                             const os::FileIdentity& identity) const {
+  const std::string path = path_of(model) + "/" + name;
+  UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return make_system_error(errno, path);
+  struct stat copy {};
+  if (::fstatat(copies_.get(), copy_name(identity).c_str(), &copy, AT_SYMLINK_NOFOLLOW) != 0)
+    return make_system_error(errno, path);
+  struct stat status {};
+  struct statvfs mount {};
+  if (::fstat(fd.get(), &status) != 0 || ::fstatvfs(fd.get(), &mount) != 0)
+    return make_system_error(errno, path);
+  const bool same = status.st_ino == copy.st_ino && status.st_dev == copy.st_dev;
+  if (!same || (mount.f_flag & ST_RDONLY) == 0) {
+    return make_error(Errc::unavailable,
+                      path + (same ? ": not on a read-only mount" : ": not the copy that it was"));
+  }
+  return fd;
+}
+
+Result<std::uint64_t> PinnedFolder::nameless_bytes() const {
+  // In this order: what is being filled grows, and is not to be taken for something nameless.
+  struct statvfs whole {};
+  if (::fstatvfs(copies_.get(), &whole) != 0) return make_system_error(errno, "pinned-ram");
+  const std::uint64_t used = (whole.f_blocks - whole.f_bfree) * std::uint64_t{whole.f_frsize};
+  std::uint64_t named = 0;
+  for (const std::string& name : TRY(names_in(copies_.get()))) {
+    struct stat status {};
+    if (::fstatat(copies_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
+      named += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  return used > named ? used - named : 0;
 }
 
 Result<void> PinnedFolder::remove(const os::FileIdentity& identity) const {

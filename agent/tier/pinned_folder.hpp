@@ -83,6 +83,13 @@ class PinnedFolder {
   Result<std::optional<CopyManifest>> find(const os::FileIdentity& identity) const;
   /// A copy, to read. Errors: source_not_found.
   Result<UniqueFd> open_copy(const os::FileIdentity& identity) const;
+  /// A model's file, to give away: opened through the read-only face, so that whoever gets it can
+  /// neither write nor change the copy's mode, be it his own. Errors: unavailable where the name
+  /// does not lead to that copy, or the face is not read-only.
+  Result<UniqueFd> open_readable(const std::string& model, const std::string& name,
+                                 const os::FileIdentity& identity) const;
+  /// What others still have open, in bytes: of copies that have no name any longer.
+  Result<std::uint64_t> nameless_bytes() const;
   Result<void> write_manifest(const CopyManifest& manifest) const;
   /// No name leads to it any longer in `.copies`; names of models still may. Its memory goes when
   /// nobody has it open.

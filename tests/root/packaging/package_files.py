@@ -13,6 +13,7 @@ usr/sbin/andirond
 usr/bin/andironctl
 usr/libexec/andiron/andiron-oci-hook
 usr/lib/systemd/system/andirond.service
+usr/lib/systemd/system/andirond-lease.socket
 usr/lib/systemd/system/andirond.socket
 usr/lib/systemd/system/andiron.slice
 usr/lib/systemd/system/andiron-preload.service

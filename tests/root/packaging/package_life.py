@@ -10,10 +10,11 @@ import tempfile
 
 from package import need, output, package, skip
 
-UNITS = ["andirond.service", "andirond.socket", "andiron.slice", "andiron-preload.service",
+UNITS = ["andirond.service", "andirond.socket", "andirond-lease.socket", "andiron.slice",
+         "andiron-preload.service",
          "andiron-warm@assistant.service"]
 # Of 100, which systemd-analyze prints as tenths. docs/man/andirond.8 says so.
-EXPOSURE = 35
+EXPOSURE = 36
 
 
 class View:
@@ -75,6 +76,7 @@ def check_installed(view):
     assert sorted(view.links()) == [
         "/etc/systemd/system/multi-user.target.wants/andiron-preload.service",
         "/etc/systemd/system/multi-user.target.wants/andirond.service",
+        "/etc/systemd/system/sockets.target.wants/andirond-lease.socket",
         "/etc/systemd/system/sockets.target.wants/andirond.socket"], view.links()
     assert view.run("stat", "-c", "%a %U", "/run/andiron") == "755 root\n"
     assert view.run("stat", "-c", "%a", "/var/lib/andiron") == "700\n"

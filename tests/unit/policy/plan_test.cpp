@@ -112,6 +112,18 @@ TEST(Plan, AmongEqualsWhatIsHeldStays) {
   EXPECT_EQ(brief(plan(facts, kNow)), "refuse new no_budget");
 }
 
+TEST(Plan, WhatClientsStillUseIsNoRoom) {
+  Facts facts = machine(32 * kGiB, 8 * kGiB);
+  facts.models = {model("new", 2, 5 * kGiB)};
+  facts.draining = 4 * kGiB;
+  const Plan refused = plan(facts, kNow);
+  EXPECT_EQ(brief(refused), "refuse new no_budget");
+  EXPECT_NE(refused.steps[0].reason.find("4.0 GiB more were given up"), std::string::npos)
+      << refused.steps[0].reason;
+  facts.draining = 3 * kGiB;
+  EXPECT_EQ(brief(plan(facts, kNow)), "warm new mapped");
+}
+
 TEST(Plan, BackgroundWorkNeverEvicts) {
   Facts facts = machine(32 * kGiB, 8 * kGiB);
   facts.models = {model("batch", 2, 5 * kGiB), held(model("voice", 1, 5 * kGiB), Hold::locked)};

@@ -26,6 +26,20 @@ TEST(Ledger, GivesWhatIsLeftAndNoMore) {
   EXPECT_TRUE(ledger.reserve(40));
 }
 
+TEST(Ledger, WhatDrainsIsUsed) {
+  Ledger ledger(100);
+  ledger.set_draining(70);
+  EXPECT_EQ(ledger.used(), 70U);
+  const Result<Reservation> refused = ledger.reserve(31);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("70 B are given up"), std::string::npos)
+      << refused.error().message();
+  const Result<Reservation> held = ledger.reserve(30);
+  EXPECT_TRUE(held);
+  ledger.set_draining(0);
+  EXPECT_EQ(ledger.used(), 30U);
+}
+
 TEST(Ledger, TakesBytesBackWhenAReservationEnds) {
   Ledger ledger(100);
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "agent/api/control_socket.hpp"
+#include "agent/api/local_socket.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kNoGroup = "andiron-test-no-such-group";
 
-class ControlSocketTest : public ::testing::Test {
+class LocalSocketTest : public ::testing::Test {
  protected:
   std::string path() const { return (dir_ / "control.sock").string(); }
   struct stat status() const {
@@ -43,9 +43,9 @@ class ControlSocketTest : public ::testing::Test {
   testing::TempDir dir_;
 };
 
-TEST_F(ControlSocketTest, IsForItsOwnerAloneWithoutTheGroup) {
+TEST_F(LocalSocketTest, IsForItsOwnerAloneWithoutTheGroup) {
   const mode_t usual = ::umask(0);
-  const auto socket = ControlSocket::create(path(), kNoGroup);
+  const auto socket = LocalSocket::create(path(), kNoGroup);
   ::umask(usual);
   ASSERT_TRUE(socket) << socket.error().message();
   EXPECT_TRUE(socket->group_missing());
@@ -54,14 +54,14 @@ TEST_F(ControlSocketTest, IsForItsOwnerAloneWithoutTheGroup) {
   EXPECT_EQ(connect_error(), 0);
 }
 
-TEST_F(ControlSocketTest, IsForTheGroupWhereThereIsOne) {
+TEST_F(LocalSocketTest, IsForTheGroupWhereThereIsOne) {
   // The process's own group, or where it is root, one that is not its own.
   const group* entry = ::getuid() == 0 ? ::getgrnam("daemon") : ::getgrgid(::getgid());
   if (entry == nullptr) GTEST_SKIP() << "this machine names no group to try";
   const gid_t gid = entry->gr_gid;
   const std::string name = entry->gr_name;
   const mode_t usual = ::umask(077);
-  const auto socket = ControlSocket::create(path(), name);
+  const auto socket = LocalSocket::create(path(), name);
   ::umask(usual);
   ASSERT_TRUE(socket) << socket.error().message();
   EXPECT_FALSE(socket->group_missing());
@@ -69,7 +69,7 @@ TEST_F(ControlSocketTest, IsForTheGroupWhereThereIsOne) {
   EXPECT_EQ(status().st_gid, gid);
 }
 
-TEST_F(ControlSocketTest, ReplacesAStaleSocketAndTakesItsNameAway) {
+TEST_F(LocalSocketTest, ReplacesAStaleSocketAndTakesItsNameAway) {
   {
     const UniqueFd stale(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
@@ -79,44 +79,44 @@ TEST_F(ControlSocketTest, ReplacesAStaleSocketAndTakesItsNameAway) {
   }
   EXPECT_EQ(connect_error(), ECONNREFUSED);
   {
-    const auto socket = ControlSocket::create(path(), kNoGroup);
+    const auto socket = LocalSocket::create(path(), kNoGroup);
     ASSERT_TRUE(socket) << socket.error().message();
     EXPECT_EQ(connect_error(), 0);
   }
   EXPECT_EQ(connect_error(), ENOENT);
 }
 
-TEST_F(ControlSocketTest, LeavesAFileInItsPlaceAlone) {
+TEST_F(LocalSocketTest, LeavesAFileInItsPlaceAlone) {
   dir_.write("control.sock", "precious");
-  const auto socket = ControlSocket::create(path(), kNoGroup);
+  const auto socket = LocalSocket::create(path(), kNoGroup);
   ASSERT_FALSE(socket);
   EXPECT_THAT(socket.error().message(), HasSubstr(path()));
   EXPECT_THAT(socket.error().message(), HasSubstr("not a socket"));
   EXPECT_EQ(std::filesystem::file_size(path()), 8U);
 }
 
-TEST_F(ControlSocketTest, LeavesASymlinkInItsPlaceAlone) {
+TEST_F(LocalSocketTest, LeavesASymlinkInItsPlaceAlone) {
   const std::string target = dir_.write("target", "precious").string();
   ASSERT_EQ(::symlink(target.c_str(), path().c_str()), 0);
-  EXPECT_FALSE(ControlSocket::create(path(), kNoGroup));
+  EXPECT_FALSE(LocalSocket::create(path(), kNoGroup));
   EXPECT_TRUE(S_ISLNK(status().st_mode));
   EXPECT_TRUE(std::filesystem::exists(target));
 }
 
-TEST_F(ControlSocketTest, LeavesASuccessorAlone) {
-  auto socket = ControlSocket::create(path(), kNoGroup);
+TEST_F(LocalSocketTest, LeavesASuccessorAlone) {
+  auto socket = LocalSocket::create(path(), kNoGroup);
   ASSERT_TRUE(socket);
   ASSERT_EQ(::rename(path().c_str(), (path() + ".old").c_str()), 0);
   dir_.write("control.sock", "another");
-  { const ControlSocket gone = std::move(*socket); }
+  { const LocalSocket gone = std::move(*socket); }
   EXPECT_TRUE(std::filesystem::exists(path()));
 }
 
-TEST_F(ControlSocketTest, LeavesANameThatSomebodyElseMadeAlone) {
-  auto made = ControlSocket::create(path(), kNoGroup);
+TEST_F(LocalSocketTest, LeavesANameThatSomebodyElseMadeAlone) {
+  auto made = LocalSocket::create(path(), kNoGroup);
   ASSERT_TRUE(made);
   {
-    const auto adopted = ControlSocket::adopt(made->take_fd(), kNoGroup);
+    const auto adopted = LocalSocket::adopt(made->take_fd(), kNoGroup);
     ASSERT_TRUE(adopted) << adopted.error().message();
     EXPECT_TRUE(adopted->group_missing());
     EXPECT_TRUE(adopted->in_place());
@@ -127,24 +127,24 @@ TEST_F(ControlSocketTest, LeavesANameThatSomebodyElseMadeAlone) {
   EXPECT_TRUE(S_ISSOCK(status().st_mode));
 }
 
-TEST_F(ControlSocketTest, SaysThatAPathIsTooLong) {
+TEST_F(LocalSocketTest, SaysThatAPathIsTooLong) {
   const std::string longest = "/tmp/" + std::string(102, 'x');  // 107 bytes
-  const auto too_long = ControlSocket::create(longest + "x", kNoGroup);
+  const auto too_long = LocalSocket::create(longest + "x", kNoGroup);
   ASSERT_FALSE(too_long);
   EXPECT_THAT(too_long.error().message(), HasSubstr("108 bytes long"));
   EXPECT_THAT(too_long.error().message(), HasSubstr("may have 107"));
-  EXPECT_TRUE(ControlSocket::create(longest, kNoGroup));
-  EXPECT_FALSE(ControlSocket::create("", kNoGroup));
+  EXPECT_TRUE(LocalSocket::create(longest, kNoGroup));
+  EXPECT_FALSE(LocalSocket::create("", kNoGroup));
 }
 
-TEST_F(ControlSocketTest, SaysThatTheFolderIsMissing) {
-  const auto socket = ControlSocket::create((dir_ / "no/s").string(), kNoGroup);
+TEST_F(LocalSocketTest, SaysThatTheFolderIsMissing) {
+  const auto socket = LocalSocket::create((dir_ / "no/s").string(), kNoGroup);
   ASSERT_FALSE(socket);
   EXPECT_EQ(socket.error().code.value(), ENOENT);
 }
 
-TEST_F(ControlSocketTest, IsNotInherited) {
-  auto socket = ControlSocket::create(path(), kNoGroup);
+TEST_F(LocalSocketTest, IsNotInherited) {
+  auto socket = LocalSocket::create(path(), kNoGroup);
   ASSERT_TRUE(socket);
   const UniqueFd fd = socket->take_fd();
   EXPECT_EQ(::fcntl(fd.get(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: MIT
+#include "agent/core/lease_keeper.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "agent/base/guest_source.hpp"
+#include "agent/base/log.hpp"
+#include "agent/lease/lease_index.hpp"
+
+namespace andiron::core {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// In which whoever is asked to close a lease is to do so.
+constexpr auto kRevokeDeadline = 5s;
+/// For a file system to answer whether somebody may read.
+constexpr auto kProofPatience = 2s;
+/// An answer is given by then, also to who does not wait: a disk that does not answer is no reason
+/// to say nothing.
+constexpr auto kSlowAnswer = 10s;
+/// Another job of the model, then ours.
+constexpr unsigned kMaxLoads = 3;
+
+/// What a stranger's descriptor leads to, if he may read by it.
+Result<os::FileIdentity> identity_of_source(const UniqueFd& fd) {
+  const int flags = ::fcntl(fd.get(), F_GETFL);
+  if (flags < 0) return make_system_error(errno, "the descriptor that was handed over");
+  if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
+    return make_error(Errc::permission_denied, "the descriptor is not open for reading");
+  const os::FileInfo info = TRY(os::stat_fd(fd.get()));
+  if (!S_ISREG(info.mode))
+    return make_error(Errc::not_regular_file, "the descriptor that was handed over");
+  return info.identity;
+}
+
+/// One user's files that do not answer hold up no other user's.
+std::string place_of(const os::Reader& who) { return "lease of " + std::to_string(who.uid); }
+
+}  // namespace
+
+template <class Then>
+auto LeaseKeeper::when_open(api::LeaseClientId client, const Ask& ask, Then then) {
+  return [this, client, number = ask.number, then = std::move(then)](const auto&... values) {
+    Ask* const same = find(client);
+    if (same != nullptr && same->number == number) then(*same, values...);
+  };
+}
+
+LeaseKeeper::Ask* LeaseKeeper::find(api::LeaseClientId client) {
+  const auto place = asks_.find(client);
+  return place == asks_.end() ? nullptr : &place->second;
+}
+
+// -- Asking --------------------------------------------------------------------------------------
+
+void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who,
+                             api::LeaseRequest request) {
+  Ask& ask = asks_[client];
+  ask = Ask{};
+  ask.number = ++last_ask_;
+  ask.who = std::move(who);
+  ask.model = std::move(request.model);
+  ask.may_wait = request.wait > 0ms;
+  if (request.tier != Tier::pinned_ram) {
+    if (request.source) {
+      std::vector<UniqueFd> fds;
+      fds.push_back(std::move(request.source));
+      discard(std::move(fds));
+    }
+    return refuse(client, make_error(Errc::unavailable, "leases are on pinned-ram, in this version"));
+  }
+  parts_.later(std::max<std::chrono::milliseconds>(request.wait, kSlowAnswer),
+               when_open(client, ask, [this, client](const Ask& late) {
+                 refuse(client, make_error(Errc::timeout, late.model + ": not in pinned-ram yet"));
+               }));
+  if (request.source) return find_source(client, ask, std::move(request.source));
+  advance(client);
+}
+
+void LeaseKeeper::find_source(api::LeaseClientId client, const Ask& ask, UniqueFd source) {
+  parts_.world.slow.run_at(
+      place_of(ask.who),
+      [source = std::move(source)]() mutable {
+        auto identity = identity_of_source(source);
+        source.reset();  // here, where it may block
+        return identity;
+      },
+      when_open(client, ask, [this, client](const Ask&, const Result<os::FileIdentity>& found) {
+        take_source(client, found);
+      }));
+}
+
+/// Which model has that file: one that is there already before others.
+void LeaseKeeper::take_source(api::LeaseClientId client, const Result<os::FileIdentity>& found) {
+  if (!found) return refuse(client, found.error());
+  const tier::FileKey key = tier::key_of(*found);
+  const ModelRecord* best = nullptr;
+  parts_.world.models.each([&](const ModelRecord& record) {
+    const std::vector<tier::FileKey> keys = record.keys();
+    if (std::find(keys.begin(), keys.end(), key) == keys.end()) return;
+    if (best == nullptr || (!is_there(*best) && is_there(record))) best = &record;
+  });
+  if (best == nullptr)
+    return refuse(client, make_error(Errc::model_not_found, "no model has this file"));
+  Ask& ask = asks_.at(client);
+  ask.model = best->name;
+  ask.file = *found;
+  ask.proved = true;
+  advance(client);
+}
+
+void LeaseKeeper::advance(api::LeaseClientId client) {
+  Ask* const ask = find(client);
+  if (ask == nullptr) return;
+  ModelRecord* const record = parts_.world.models.find(ask->model);
+  if (record == nullptr) return refuse(client, make_error(Errc::model_not_found, ask->model));
+  if (!record->resolved) {
+    if (std::exchange(ask->resolved, true))
+      return refuse(client, record->resolve_error.value_or(
+                                make_error(Errc::unavailable, ask->model + ": not resolved yet")));
+    return parts_.warmer.refresh(*record,
+                                 when_open(client, *ask, [this, client](Ask&) { advance(client); }));
+  }
+  if (!ask->proved) return prove(client, *ask, *record);
+  if (!is_there(*record)) return load(client, *ask, *record);
+  if (files_of(*ask, *record).empty()) {
+    // It is not what the model was made from.
+    record->recheck_at = parts_.world.clock.now();
+    return refuse(client, make_error(Errc::stale, ask->model + ": the file has changed"));
+  }
+  make_index(client, *ask, *record);
+}
+
+/// All of the model's files: it is granted as a whole.
+void LeaseKeeper::prove(api::LeaseClientId client, const Ask& ask, ModelRecord& record) {
+  std::vector<os::FileToRead> files;
+  for (const catalog::ModelFile& file : record.resolved->source.files) {
+    if (split_guest_path(file.path)) {
+      return refuse(client, make_error(Errc::permission_denied,
+                                       "a model in a guest is leased by its open file alone"));
+    }
+    files.push_back({file.path, file.identity});
+  }
+  parts_.world.slow.run_at(
+      place_of(ask.who),
+      [who = ask.who, files = std::move(files)] {
+        return os::check_may_read(who, files, kProofPatience);
+      },
+      when_open(client, ask, [this, client](Ask& same, const Result<void>& may) {
+        ModelRecord* const model = parts_.world.models.find(same.model);
+        if (!may && may.error().errc() == Errc::stale && model != nullptr)
+          model->recheck_at = parts_.world.clock.now();
+        if (!may) return refuse(client, may.error());
+        same.proved = true;
+        advance(client);
+      }));
+}
+
+/// As a request to warm it in pinned-ram does, which the lease is.
+void LeaseKeeper::load(api::LeaseClientId client, Ask& ask, ModelRecord& record) {
+  const bool again = ask.loads > 0 && record.job == 0;
+  if (!ask.may_wait || again || ++ask.loads > kMaxLoads) {
+    const Error why = make_error(Errc::unavailable, record.name + ": not in pinned-ram");
+    return refuse(client, record.last_error.value_or(record.resolve_error.value_or(why)));
+  }
+  const auto go_on = when_open(client, ask, [this, client](Ask&) { advance(client); });
+  const Job* const running = parts_.warmer.jobs().find(record.job);
+  const bool other = running != nullptr && running->tier != Tier::pinned_ram;
+  if (other || !parts_.warmer.make_way(record)) return parts_.warmer.after_job(record, go_on);
+  const auto job = parts_.warmer.warm(record, std::nullopt, true, Tier::pinned_ram);
+  if (!job) return refuse(client, job.error());
+  parts_.warmer.after_job(record, go_on);
+}
+
+bool LeaseKeeper::is_there(const ModelRecord& record) const {
+  return !record.stale && !record.pinned_path.empty() && record.resolved &&
+         record.pinned_bytes == record.bytes();
+}
+
+/// Empty where the client's file is none of them, by its identity.
+std::vector<const catalog::ModelFile*> LeaseKeeper::files_of(const Ask& ask,
+                                                             const ModelRecord& record) const {
+  std::vector<const catalog::ModelFile*> files;
+  for (const catalog::ModelFile& file : record.resolved->source.files) {
+    if (!ask.file || *ask.file == file.identity) files.push_back(&file);
+  }
+  return files;
+}
+
+// -- Granting ------------------------------------------------------------------------------------
+
+void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask,
+                             const ModelRecord& record) {
+  const auto files = files_of(ask, record);
+  const bool whole = files.size() == record.resolved->source.files.size();
+  const auto known = indexes_.find(record.name);
+  if (whole && known != indexes_.end() && known->second.generation == record.generation)
+    return grant(client, ask, record, *known->second.memfd);
+
+  auto folder = parts_.pinned.folder();
+  if (!folder) return refuse(client, folder.error());
+  auto request = std::make_shared<lease::IndexRequest>();
+  request->model = record.name;
+  request->generation = record.generation;
+  for (const catalog::ModelFile* file : files) {
+    auto copy = (*folder)->open_copy(file->identity);
+    if (!copy) return refuse(client, copy.error());
+    request->files.push_back({file->name, file->identity, file->companion});
+    request->copies.push_back(std::move(*copy));
+  }
+  parts_.world.slow.run(
+      [request] {
+        Result<UniqueFd> made = lease::make_index(*request);
+        request->copies.clear();
+        if (!made) return Result<std::shared_ptr<const UniqueFd>>(made.error());
+        return Result<std::shared_ptr<const UniqueFd>>(
+            std::make_shared<const UniqueFd>(std::move(*made)));
+      },
+      when_open(client, ask,
+                [this, client, whole, generation = record.generation](
+                    Ask& same, const Result<std::shared_ptr<const UniqueFd>>& made) {
+                  if (!made) return refuse(client, made.error());
+                  const ModelRecord* const model = parts_.world.models.find(same.model);
+                  if (model == nullptr || !is_there(*model) || model->generation != generation)
+                    return advance(client);
+                  if (whole) indexes_[same.model] = {generation, *made};
+                  grant(client, same, *model, **made);
+                }));
+}
+
+void LeaseKeeper::grant(api::LeaseClientId client, const Ask& ask, const ModelRecord& record,
+                        const UniqueFd& index) {
+  Result<api::LeaseGrant> grant = collect(ask, record, index);
+  if (!grant) return refuse(client, grant.error());
+  lease::Lease lease;
+  lease.holder = client;
+  lease.uid = ask.who.uid;
+  lease.pid = ask.who.pid;
+  lease.model = record.name;
+  lease.generation = record.generation;
+  lease.bytes = grant->bytes;
+  const auto granted = parts_.world.leases.grant(std::move(lease));
+  if (!granted) return refuse(client, granted.error());
+  grant->lease = (*granted)->id;
+  note(probe::EventType::lease_granted, **granted);
+  ModelRecord* const used = parts_.world.models.find(record.name);
+  used->touch(parts_.world.clock);
+  asks_.erase(client);
+  server_->grant(client, std::move(*grant));
+}
+
+Result<api::LeaseGrant> LeaseKeeper::collect(const Ask& ask, const ModelRecord& record,
+                                             const UniqueFd& index) {
+  const auto folder = TRY(parts_.pinned.folder());
+  api::LeaseGrant grant;
+  grant.model = record.name;
+  grant.generation = record.generation;
+  grant.fds.push_back(TRY(lease::open_index(index)));
+  for (const catalog::ModelFile* file : files_of(ask, record)) {
+    grant.bytes += file->identity.size;
+    grant.fds.push_back(TRY(folder->open_readable(record.name, file->name, file->identity)));
+  }
+  return grant;
+}
+
+// -- Ending --------------------------------------------------------------------------------------
+
+void LeaseKeeper::withdrawn(const ModelRecord& record, const std::string& why) {
+  indexes_.erase(record.name);
+  const SteadyTime by = parts_.world.clock.now() + kRevokeDeadline;
+  for (const lease::Lease& lease : parts_.world.leases.revoke(record.name, by)) {
+    note(probe::EventType::lease_revoked, lease, why);
+    if (server_ != nullptr) server_->revoke(lease.holder, why, kRevokeDeadline);
+  }
+}
+
+void LeaseKeeper::on_gone(api::LeaseClientId client) {
+  asks_.erase(client);
+  if (const auto lease = parts_.world.leases.end(client))
+    note(probe::EventType::lease_ended, *lease);
+}
+
+void LeaseKeeper::tick() {
+  for (const lease::Lease& lease : parts_.world.leases.fall_due(parts_.world.clock.now())) {
+    log::warning({.model = lease.model, .event = to_string(probe::EventType::lease_revoked)},
+                 "{}: process {} keeps the lease that it was asked to close; its {} stay in memory",
+                 lease.model, lease.pid, format_bytes(lease.bytes));
+  }
+}
+
+void LeaseKeeper::refuse(api::LeaseClientId client, const Error& error) {
+  asks_.erase(client);
+  server_->refuse(client, error);
+}
+
+void LeaseKeeper::discard(std::vector<UniqueFd> fds) {
+  parts_.world.slow.run_at(
+      "descriptors of strangers",
+      [fds = std::move(fds)]() mutable {
+        fds.clear();
+        return true;
+      },
+      [](bool) {});
+}
+
+void LeaseKeeper::note(probe::EventType type, const lease::Lease& lease, std::string detail) {
+  probe::Event event;
+  event.time = parts_.world.clock.wall();
+  event.type = type;
+  event.model = lease.model;
+  event.bytes = lease.bytes;
+  event.by = probe::Culprit{lease.pid, {}, {}, {}};
+  event.detail = detail.empty() ? fmt::format("lease {}", lease.id)
+                                : fmt::format("lease {}: {}", lease.id, detail);
+  parts_.world.events.append(std::move(event));
+}
+
+}  // namespace andiron::core
