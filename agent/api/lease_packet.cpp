@@ -114,9 +114,8 @@ Result<LeaseRequest> parse_lease_request(std::string_view text, std::size_t fds,
   if (model.has_value() == source.has_value())
     return make_error(Errc::bad_request, "one of 'model' and 'source_fd' names what is wanted");
   if (fds != (source ? 1U : 0U)) {
-    return make_error(Errc::bad_request,
-                      std::to_string(fds) + " descriptors came, " + (source ? "1" : "none") +
-                          " was to");
+    return make_error(Errc::bad_request, std::to_string(fds) + " descriptors came, " +
+                                             (source ? "1" : "none") + " was to");
   }
   request.model = model.value_or("");
   if (request.model.size() > kMaxName || (model && request.model.empty()))
@@ -138,9 +137,8 @@ LeasePacket hello_packet(const std::string& nonce) {
 }
 
 LeasePacket refused_packet(const Error& error) {
-  return packet_of({{"op", "refused"},
-                    {"code", error_name(error.errc())},
-                    {"message", error.message()}});
+  return packet_of(
+      {{"op", "refused"}, {"code", error_name(error.errc())}, {"message", error.message()}});
 }
 
 LeasePacket revoke_packet(const std::string& reason, std::chrono::milliseconds deadline) {
@@ -149,12 +147,9 @@ LeasePacket revoke_packet(const std::string& reason, std::chrono::milliseconds d
 
 std::vector<LeasePacket> granted_packets(LeaseGrant grant) {
   std::vector<LeasePacket> packets;
-  json object{{"op", "granted"},
-              {"lease", grant.lease},
-              {"generation", grant.generation},
-              {"model", grant.model},
-              {"tier", to_string(grant.tier)},
-              {"bytes", grant.bytes}};
+  json object{
+      {"op", "granted"},      {"lease", grant.lease},          {"generation", grant.generation},
+      {"model", grant.model}, {"tier", to_string(grant.tier)}, {"bytes", grant.bytes}};
   std::size_t next = 0;
   do {
     const std::size_t count = std::min(kMaxPacketFds, grant.fds.size() - next);

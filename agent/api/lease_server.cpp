@@ -125,8 +125,9 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
           return close();
         case Received::Kind::violation:
           hooks_.discard(std::move(received.packet.fds));
-          return turn_away(make_error(Errc::bad_request, "a packet is longer than 64 KiB, or came "
-                                                         "with more than one descriptor"));
+          return turn_away(make_error(Errc::bad_request,
+                                      "a packet is longer than 64 KiB, or came "
+                                      "with more than one descriptor"));
         case Received::Kind::packet:
           take(std::move(received.packet));
           break;
@@ -326,7 +327,9 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
   const Callbacks callbacks_;
   LeaseClient::Hooks hooks_;
   const LeaseClient::Hooks turned_away_{
-      {}, [](LeaseClient&) {}, [this](std::vector<UniqueFd> fds) { callbacks_.discard(std::move(fds)); }};
+      {},
+      [](LeaseClient&) {},
+      [this](std::vector<UniqueFd> fds) { callbacks_.discard(std::move(fds)); }};
   std::string path_;
   std::string group_;
   LocalSocketKind kind_;

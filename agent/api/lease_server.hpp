@@ -54,9 +54,9 @@ class LeaseServer {
  public:
   struct Limits {
     std::size_t connections = 512;
-    std::size_t per_uid = 64;    // but root's
-    std::size_t requests = 16;   // of one connection
-    std::size_t backlog = 256;   // packets that a client has not read
+    std::size_t per_uid = 64;                // but root's
+    std::size_t requests = 16;               // of one connection
+    std::size_t backlog = 256;               // packets that a client has not read
     std::chrono::milliseconds idle{30'000};  // without a lease, and with no request open
     std::chrono::milliseconds longest_wait{3'600'000};
   };

@@ -59,8 +59,7 @@ LeaseKeeper::Ask* LeaseKeeper::find(api::LeaseClientId client) {
 
 // -- Asking --------------------------------------------------------------------------------------
 
-void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who,
-                             api::LeaseRequest request) {
+void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who, api::LeaseRequest request) {
   Ask& ask = asks_[client];
   ask = Ask{};
   ask.number = ++last_ask_;
@@ -73,7 +72,8 @@ void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who,
       fds.push_back(std::move(request.source));
       discard(std::move(fds));
     }
-    return refuse(client, make_error(Errc::unavailable, "leases are on pinned-ram, in this version"));
+    return refuse(client,
+                  make_error(Errc::unavailable, "leases are on pinned-ram, in this version"));
   }
   parts_.later(std::max<std::chrono::milliseconds>(request.wait, kSlowAnswer),
                when_open(client, ask, [this, client](const Ask& late) {
@@ -124,8 +124,8 @@ void LeaseKeeper::advance(api::LeaseClientId client) {
     if (std::exchange(ask->resolved, true))
       return refuse(client, record->resolve_error.value_or(
                                 make_error(Errc::unavailable, ask->model + ": not resolved yet")));
-    return parts_.warmer.refresh(*record,
-                                 when_open(client, *ask, [this, client](Ask&) { advance(client); }));
+    return parts_.warmer.refresh(
+        *record, when_open(client, *ask, [this, client](Ask&) { advance(client); }));
   }
   if (!ask->proved) return prove(client, *ask, *record);
   if (!is_there(*record)) return load(client, *ask, *record);
@@ -195,8 +195,7 @@ std::vector<const catalog::ModelFile*> LeaseKeeper::files_of(const Ask& ask,
 
 // -- Granting ------------------------------------------------------------------------------------
 
-void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask,
-                             const ModelRecord& record) {
+void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask, const ModelRecord& record) {
   const auto files = files_of(ask, record);
   const bool whole = files.size() == record.resolved->source.files.size();
   const auto known = indexes_.find(record.name);

@@ -69,8 +69,7 @@ class LeaseKeeper {
   void make_index(api::LeaseClientId client, const Ask& ask, const ModelRecord& record);
   void grant(api::LeaseClientId client, const Ask& ask, const ModelRecord& record,
              const UniqueFd& index);
-  Result<api::LeaseGrant> collect(const Ask& ask, const ModelRecord& record,
-                                  const UniqueFd& index);
+  Result<api::LeaseGrant> collect(const Ask& ask, const ModelRecord& record, const UniqueFd& index);
   bool is_there(const ModelRecord& record) const;
   std::vector<const catalog::ModelFile*> files_of(const Ask& ask, const ModelRecord& record) const;
   Ask* find(api::LeaseClientId client);

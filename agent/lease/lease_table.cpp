@@ -50,8 +50,9 @@ std::vector<Lease> LeaseTable::fall_due(SteadyTime now) {
 }
 
 std::size_t LeaseTable::count(const std::string& model) const {
-  return static_cast<std::size_t>(std::count_if(
-      leases_.begin(), leases_.end(), [&](const auto& entry) { return entry.second.model == model; }));
+  return static_cast<std::size_t>(
+      std::count_if(leases_.begin(), leases_.end(),
+                    [&](const auto& entry) { return entry.second.model == model; }));
 }
 
 }  // namespace andiron::lease

@@ -31,9 +31,10 @@ struct FileToRead {
 
 /// May he open all of these to read? A child process with his ids and none of our privileges opens
 /// them, so that permissions, ACLs and the folders above count as they do for him; for root the
-/// caller tries itself. Wants CAP_SETUID and CAP_SETGID. Errors: permission_denied; source_not_found;
-/// stale where another file lies at a path; timeout when that takes longer than `patience`;
-/// unavailable where no such child can be made. Blocks: up to `patience`; not on the control loop.
+/// caller tries itself. Wants CAP_SETUID and CAP_SETGID. Errors: permission_denied;
+/// source_not_found; stale where another file lies at a path; timeout when that takes longer than
+/// `patience`; unavailable where no such child can be made. Blocks: up to `patience`; not on the
+/// control loop.
 Result<void> check_may_read(const Reader& who, const std::vector<FileToRead>& files,
                             std::chrono::milliseconds patience);
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 from harness import MIB, Agent, UnixConnection, main, until, write_gguf
+from lease_wire import Connection, Refused
 
 # Passed sockets begin at 3, and LISTEN_PID is the process itself: only that can know both.
 LAUNCH = """
@@ -42,10 +43,10 @@ class Manager:
         self.socket.close()
         self.folder.cleanup()
 
-    def listen(self, name):
+    def listen(self, name, kind=socket.SOCK_STREAM):
         """A listening Unix socket, as a .socket unit makes it; with its path."""
         path = os.path.join(self.folder.name, name)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, kind)
         listener.bind(path)
         listener.listen()
         return listener, path
@@ -169,6 +170,29 @@ def takes_the_socket_that_is_handed_over(build, folder):
         listener.close()
 
 
+def takes_the_lease_socket_as_well(build, folder):
+    readers = '[agent]\nlease_access = "readers"\n'
+    with Manager() as manager:
+        stream, _ = manager.listen("stream.sock")
+        agent = handing_over(build, folder, manager, [stream], ["lease"])
+        agent.launch()
+        assert agent.process.wait(60) == 1, agent.log()
+        assert "is not a listening Unix packet socket" in agent.log(), agent.log()
+        listener, path = manager.listen("lease.sock", socket.SOCK_SEQPACKET)
+        os.chmod(path, 0o660)
+        with handing_over(build, folder, manager, [listener], ["lease"], readers) as agent:
+            assert not os.path.exists(os.path.join(agent.run_dir, "lease.sock"))
+            assert os.stat(path).st_mode & 0o777 == 0o666
+            with Connection(path) as client:
+                try:
+                    client.lease("nobody")
+                    raise AssertionError("granted")
+                except Refused as refusal:
+                    assert refusal.code == "model_not_found", refusal
+            agent.stop()
+            assert os.path.exists(path)
+
+
 def takes_only_what_fits(build, folder):
     with Manager() as manager:
         datagrams = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -183,9 +207,9 @@ def takes_only_what_fits(build, folder):
             assert "is not a listening Unix stream socket" in agent.log(), agent.log()
             assert "(bad_config)" in agent.log(), agent.log()
         # What it does not know is closed, and does not keep it from serving its own.
-        listener, path = manager.listen("lease.sock")
-        with handing_over(build, folder, manager, [internet, listener], ["web", "lease"]) as agent:
-            assert 'passes a socket "lease"' in agent.log(), agent.log()
+        listener, path = manager.listen("other.sock")
+        with handing_over(build, folder, manager, [internet, listener], ["web", "other"]) as agent:
+            assert 'passes a socket "other"' in agent.log(), agent.log()
             links = os.listdir(f"/proc/{agent.process.pid}/fd")
             inodes = {os.stat(f"/proc/{agent.process.pid}/fd/{fd}").st_ino for fd in links}
             assert os.fstat(internet.fileno()).st_ino not in inodes
@@ -195,4 +219,4 @@ def takes_only_what_fits(build, folder):
 
 main([tells_how_it_stands, feeds_the_watchdog, starts_without_anybody_who_listens,
       never_waits_for_who_does_not_read, takes_the_socket_that_is_handed_over,
-      takes_only_what_fits])
+      takes_the_lease_socket_as_well, takes_only_what_fits])

@@ -104,12 +104,18 @@ TEST_F(LeaseServerTest, SaysHelloHandsTheRequestOverAndGrants) {
   server_->grant(asked_[0].first, std::move(grant));
   // Only what we leave of it: receive_packet has room for a request's one descriptor and some more.
   std::vector<UniqueFd> fds;
-  EXPECT_EQ(receive(client, &fds),
-            json({{"op", "granted"}, {"lease", 7}, {"generation", 3}, {"model", "m"},
-                  {"tier", "pinned-ram"}, {"bytes", 42}, {"fds", 1}, {"more", false}}));
+  EXPECT_EQ(receive(client, &fds), json({{"op", "granted"},
+                                         {"lease", 7},
+                                         {"generation", 3},
+                                         {"model", "m"},
+                                         {"tier", "pinned-ram"},
+                                         {"bytes", 42},
+                                         {"fds", 1},
+                                         {"more", false}}));
   EXPECT_EQ(fds.size(), 1U);
   server_->revoke(asked_[0].first, "dropped", 5s);
-  EXPECT_EQ(receive(client), json({{"op", "revoke"}, {"reason", "dropped"}, {"deadline_ms", 5000}}));
+  EXPECT_EQ(receive(client),
+            json({{"op", "revoke"}, {"reason", "dropped"}, {"deadline_ms", 5000}}));
   EXPECT_TRUE(gone_.empty());
 }
 

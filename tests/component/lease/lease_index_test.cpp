@@ -27,8 +27,7 @@ class LeaseIndexTest : public ::testing::Test {
   }
   static json parse(const UniqueFd& index) {
     std::string text(static_cast<std::size_t>(::lseek(index.get(), 0, SEEK_END)), '\0');
-    EXPECT_EQ(::pread(index.get(), text.data(), text.size(), 0),
-              static_cast<ssize_t>(text.size()));
+    EXPECT_EQ(::pread(index.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
     return json::parse(text);
   }
 
@@ -53,9 +52,12 @@ TEST_F(LeaseIndexTest, TellsFilesSegmentsAndTensors) {
   EXPECT_EQ(said["files"][0]["identity"]["ino"], request_.files[0].identity.ino);
   EXPECT_EQ(said["files"][1]["companion"], true);
   EXPECT_EQ(said["segments"][2]["bytes"], 0);
-  EXPECT_EQ(said["segments"][3],
-            json({{"file", 3}, {"file_offset", 0}, {"bytes", request_.files[3].identity.size},
-                  {"transport", "file-fd"}, {"fd", 4}, {"offset", 0}}));
+  EXPECT_EQ(said["segments"][3], json({{"file", 3},
+                                       {"file_offset", 0},
+                                       {"bytes", request_.files[3].identity.size},
+                                       {"transport", "file-fd"},
+                                       {"fd", 4},
+                                       {"offset", 0}}));
   ASSERT_EQ(said["tensors"].size(), 3U);
   EXPECT_EQ(said["tensors"][1]["name"], "b");
   EXPECT_EQ(said["tensors"][1]["segment"], 0);
