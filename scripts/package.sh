@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# package.sh: installs what is missing, builds, and makes the Debian package in build/release. Its
-# path is the last line that it prints. As root: apt install ./THAT; it is not signed.
+# package.sh: installs what is missing, builds, and makes the Debian packages in build/release, and
+# prints their paths, that of the agent last. As root: apt install THAT; they are not signed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -15,7 +15,8 @@ esac
 scripts/install-packages.sh package
 scripts/build.sh release
 cd build/release
-rm -f andiron_*.deb
+rm -f andiron_*.deb libandiron*.deb python3-andiron_*.deb
 umask 022 # the mode of the package's folders
 cpack -G DEB >package.log 2>&1 || { cat package.log >&2; exit 1; }
+ls "$PWD"/libandiron*.deb "$PWD"/python3-andiron_*.deb
 ls "$PWD"/andiron_*.deb

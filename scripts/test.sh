@@ -113,7 +113,8 @@ fi
 say "checks of the sources"
 step "layers" scripts/check-layers.sh
 step "format" scripts/check-format.sh
-step "shell scripts" shellcheck -x scripts/*.sh .ci/run packaging/debian/{postinst,prerm,postrm}
+step "shell scripts" shellcheck -x scripts/*.sh .ci/run packaging/debian/{,python/}{postinst,prerm} \
+  packaging/debian/postrm
 step "headers stand alone" cmake --build build/release --target all_verify_interface_header_sets
 
 say "tests on the release build"

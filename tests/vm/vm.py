@@ -60,7 +60,7 @@ def make_payload(build, folder):
         packing = os.path.join(folder, "packing")
         subprocess.run(["cpack", "-G", "DEB", "--config", recipe, "-B", packing], check=True,
                        stdout=subprocess.DEVNULL)
-        package, = glob.glob(os.path.join(packing, "*.deb"))
+        package, = glob.glob(os.path.join(packing, "andiron_*.deb"))
         shutil.move(package, os.path.join(vm, "andiron.deb"))
     else:
         stage = os.path.join(vm, "stage")
