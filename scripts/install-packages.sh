@@ -11,7 +11,8 @@ declare -A groups=(
            nlohmann-json3-dev libcli11-dev libboost-dev libexpected-dev liburing-dev
            libsystemd-dev libxxhash-dev"
   [test]="libgtest-dev libgmock-dev curl jq util-linux fio vmtouch xfsprogs btrfs-progs python3
-          python3-venv python3-numpy dpkg-dev file lintian man-db shellcheck systemd zsh python3-yaml"
+          python3-venv python3-numpy dpkg-dev file lintian man-db shellcheck strace systemd zsh
+          python3-yaml"
   [docker]="docker.io busybox-static mmdebstrap"
   [fuzz]="clang libclang-rt-dev"
   [format]="clang-format-14"
