@@ -121,7 +121,7 @@ ModelBody decode_model(const Json& value) {
 
 TierBody decode_tier(const Json& value, std::string name) {
   return {std::move(name), count(value, "used_bytes"), count(value, "budget_bytes"),
-          count(value, "headroom_bytes")};
+          count(value, "headroom_bytes"), count(value, "draining_bytes")};
 }
 
 std::vector<TierBody> decode_tiers(const Json& tiers) {

@@ -70,6 +70,7 @@ struct TierBody {
   std::uint64_t used_bytes = 0;
   std::uint64_t budget_bytes = 0;
   std::uint64_t headroom_bytes = 0;
+  std::uint64_t draining_bytes = 0;
 };
 
 struct LaneBody {

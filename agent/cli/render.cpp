@@ -88,6 +88,10 @@ std::string render_advice(const StatusBody& status) {
     if (tier.used_bytes > tier.budget_bytes) {
       result += fmt::format("{} is over its budget: andironctl plan\n", tier.name);
     }
+    if (tier.draining_bytes > 0) {
+      result += fmt::format("{} in {} were given up, and clients still use them\n",
+                            format_bytes(tier.draining_bytes), tier.name);
+    }
   }
   for (const LaneBody& lane : status.lanes) {
     if (lane.busy && lane.silent_s >= kSilentLane) {

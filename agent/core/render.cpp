@@ -118,9 +118,13 @@ std::string state_sentence(const World& world, const ModelRecord& record) {
       break;
   }
   if (record.pinned_bytes > 0) {
-    return fmt::format("It is {}: {} is in pinned RAM, to be read at {}.",
+    const std::size_t leases = world.leases.count(record.name);
+    return fmt::format("It is {}: {} is in pinned RAM, to be read at {}{}.",
                        to_string(record.state()), share(record.pinned_bytes, bytes),
-                       record.pinned_path.empty() ? "no place yet" : record.pinned_path);
+                       record.pinned_path.empty() ? "no place yet" : record.pinned_path,
+                       leases == 0   ? ""
+                       : leases == 1 ? ", and one client has a lease on it"
+                                     : fmt::format(", and {} clients have leases on it", leases));
   }
   const auto resident = record.resident_bytes();
   if (!resident) {

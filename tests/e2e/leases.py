@@ -70,6 +70,7 @@ def a_lease_is_the_copy_and_ends_with_its_connection(build, folder):
             assert tensor["name"] == "weight" and tensor["dtype"] == "F32", tensor
             assert tensor["offset"] + tensor["bytes"] == size, tensor
             assert pinned(agent)["leases"] == 1, pinned(agent)
+            assert "one client has a lease on it" in agent.ctl("explain", "m").stdout
 
             # Nothing that was handed over can be changed, by root and the owner included.
             (memfd, copy) = lease.fds
@@ -244,6 +245,7 @@ def what_is_dropped_is_revoked_and_drains(build, folder):
         again = agent.ctl("warm", "m", "--tier", "pinned-ram", check=False)
         assert again.returncode == 1 and "no_budget" in again.stderr, again
         assert "clients still use" in again.stderr, again
+        assert "clients still use" in agent.ctl("status").stdout
         refused("no_budget", lambda: Connection(lease_path(agent)).lease("m"))
         # The lease ends; what it mapped is still there, and still counts.
         lease.close()

@@ -2,6 +2,8 @@
 """What is checked inside the guest, boot after boot of one disk. A check's docstring is its name;
 what it returns is printed with its result."""
 import glob
+import grp
+import hashlib
 import json
 import mmap
 import os
@@ -11,6 +13,7 @@ import subprocess
 import sys
 
 from harness import make_cold, meminfo, mincore_resident, pages, resident, until
+from lease_wire import Connection, Refused
 from system import Skip, files, has_unit, property_of, seconds_of, sh, write
 
 PACKAGE = "/srv/vm/andiron.deb"  # absent: /srv/vm/stage is copied instead
@@ -376,6 +379,34 @@ def pinned_ram():
     return doctor
 
 
+def lease():
+    """lease: a member of group andiron gets one by the model's name, under the unit's confinement"""
+    where = "/run/andiron/lease.sock"
+    mode = sh("stat", "-c", "%a %U %G", where).strip()
+    assert mode == "660 root andiron", mode
+    sh("andironctl", "warm", "assistant", "--tier", "pinned-ram")
+    heard, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        said = "died"
+        try:
+            os.setgroups([grp.getgrnam("andiron").gr_gid])
+            os.setgid(12345)
+            os.setuid(12345)
+            with Connection(where) as client, client.lease("assistant").segment() as mapping:
+                said = hashlib.sha256(mapping).hexdigest()
+        except (OSError, Refused) as problem:
+            said = f"{type(problem).__name__}: {problem}"
+        finally:
+            os.write(tell, said.encode())
+            os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(heard, 4096).decode()
+    assert said == sh("sha256sum", MODEL).split()[0], said
+    until("its end", lambda: model()["tiers"]["pinned-ram"]["leases"] == 0)
+    sh("andironctl", "warm", "assistant", "--tier", "page-cache")
+
+
 def prepare_missing():
     """missing: the next boot is told to preload a model that is not there as well"""
     sh("andironctl", "warm", "assistant", "--hold", "locked")
@@ -451,6 +482,6 @@ BOOTS = {
     "install": [install, reload_takes_configuration, watchdog, journal, journal_fields, security,
                 prepare_preload],
     "preload": [resident_before_reader, booted_whole, stop_and_start, kill, podman_hook, protected,
-                pinned_ram, prepare_unasked, prepare_missing],
+                pinned_ram, lease, prepare_unasked, prepare_missing],
     "missing": [missing_model, read_again, purge],
 }

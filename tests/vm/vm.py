@@ -53,7 +53,7 @@ def make_payload(build, folder):
     vm = os.path.join(tree, "vm")
     os.makedirs(vm)
     for source in ("tests/vm/guest.py", "tests/vm/checks.py", "tests/vm/system.py",
-                   "tests/e2e/harness.py", "configs/oci-hooks/andiron.json"):
+                   "tests/e2e/harness.py", "tests/e2e/lease_wire.py", "configs/oci-hooks/andiron.json"):
         shutil.copy(os.path.join(ROOT, source), vm)
     recipe = os.path.join(build, "CPackConfig.cmake")
     if os.path.exists(recipe):
