@@ -92,7 +92,7 @@ void note_what_is_missing(PinnedMount& mount) {
     mount.notes.emplace_back(mount.made ? "no huge pages: this kernel has none for tmpfs"
                                         : "no huge pages: it was mounted without huge=within_size");
   }
-  if (mount.notes.size() > 9) {
+  if (!mount.noswap) {
     mount.notes.emplace_back(mount.made
                                  ? "tmpfs knows no noswap (Linux 6.4); mlock alone keeps it in "
                                    "memory"
