@@ -36,17 +36,17 @@ class Claims {
     return std::min(budget_ - std::min(used_, budget_), memory_ - std::min(used_, memory_));
   }
   /// Who would have to go so that so much more fits, the last first; or what there is in all.
-  std::string way_out(std::uint64_t extra) const {
-    const std::uint64_t all = std::min(budget_, memory_);
+  std::string way_out(std::uint64_t extra, bool firm) const {
+    const std::uint64_t all = firm ? std::min(budget_, memory_) : memory_;
     if (extra > all) return fmt::format("; {} is all that may be held", format_bytes(all));
     std::string names;
-    std::uint64_t room = left();
-    for (auto each = claimed_.rbegin(); room < extra && each != claimed_.rend(); ++each) {
+    std::uint64_t used = used_;
+    for (auto each = claimed_.rbegin(); used > all - extra && each != claimed_.rend(); ++each) {
       if (each->second == 0) continue;
       if (names.size() > kNames) return "; several models would have to go";
       names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", *each->first,
                            format_bytes(each->second));
-      room += each->second;
+      used -= each->second;
     }
     return fmt::format("; for it to fit, drop {}", names);
   }
@@ -173,17 +173,19 @@ class Planner {
   }
 
   void no_room(const ModelFacts& model, Hold target, std::uint64_t extra) {
-    const bool budget = target >= Hold::mapped && !claims_.fits_budget(extra);
+    const bool firm = target >= Hold::mapped;
+    const bool budget = firm && !claims_.fits_budget(extra);
+    const std::string way_out = claims_.way_out(extra, firm);
     std::string reason =
         budget ? fmt::format(
                      "it takes {}, and {} of the budget is left beside what has a higher "
                      "priority or is held already{}",
-                     format_bytes(extra), format_bytes(claims_.left()), claims_.way_out(extra))
+                     format_bytes(extra), format_bytes(claims_.left()), way_out)
                : fmt::format(
                      "it takes {}, and holding more than {} would leave less than {} of "
                      "memory free{}",
                      format_bytes(extra), format_bytes(claims_.left()),
-                     format_bytes(facts_.headroom), claims_.way_out(extra));
+                     format_bytes(facts_.headroom), way_out);
     if (budget && facts_.draining > 0) {
       reason += fmt::format("; {} more were given up, and clients still use them",
                             format_bytes(facts_.draining));

@@ -148,6 +148,11 @@ TEST(Plan, SaysWhatWouldHaveToGo) {
   facts.memory_available = 13 * kGiB;
   facts.models[3].files = {{3, 4 * kGiB}};
   EXPECT_TRUE(reason().ends_with("memory free; for it to fit, drop small (3.0 GiB)")) << reason();
+  // The budget is nothing to what takes none of it.
+  facts.models[3].wanted_hold = Hold::cached;
+  facts.budget = 8 * kGiB;
+  facts.models[3].files = {{3, 9 * kGiB}};
+  EXPECT_TRUE(reason().ends_with("fit, drop small (3.0 GiB), large (5.0 GiB)")) << reason();
 }
 
 TEST(Plan, SharedFilesCountOnce) {
