@@ -147,7 +147,22 @@ def where_huge_pages_are_denied(build, folder):
         subprocess.run(["umount", setting], check=True)
 
 
+def where_nothing_may_be_mounted(build, folder):
+    """As in a container, when whoever started it mounted nothing beforehand."""
+    path = make(folder)
+    wrap = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    with Agent(build, folder, config(folder, ("m", path)), wrap=wrap) as agent:
+        refused = agent.ctl("warm", "m", "--tier", "pinned-ram", check=False)
+        assert refused.returncode == 1 and "unavailable" in refused.stderr, refused
+        found = capability(agent, "pinned-ram")
+        assert found["state"] == "off" and found["reason"] and found["remedy"], found
+        # It is what it is without this tier.
+        agent.ctl("warm", "m", "--tier", "page-cache")
+        assert agent.model("m")["tiers"]["page-cache"]["hold"] == "mapped"
+        agent.stop()
+
+
 if __name__ == "__main__":
     own_namespace()
     main([without_io_uring, little_may_be_locked, on_a_plain_tmpfs,
-          where_huge_pages_are_denied])
+          where_huge_pages_are_denied, where_nothing_may_be_mounted])
