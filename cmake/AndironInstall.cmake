@@ -22,7 +22,7 @@ install(FILES README.md DESTINATION ${doc})
 install(FILES docs/container.md docs/home-assistant.md docs/troubleshooting.md docs/upgrading.md
         DESTINATION ${doc}/docs)
 # Where container.md says that they are.
-install(FILES packaging/compose.nas.yaml packaging/compose.runtime.yaml
+install(FILES packaging/compose.nas.yaml packaging/compose.pinned.yaml packaging/compose.runtime.yaml
         DESTINATION ${doc}/packaging)
 install(FILES configs/andiron.toml DESTINATION ${doc}/examples)
 install(DIRECTORY configs/systemd/examples/ollama.service.d configs/oci-hooks

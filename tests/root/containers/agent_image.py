@@ -265,7 +265,7 @@ def it_and_the_hosts_agent_leave_each_other_alone(place, build):
 
 
 def the_compose_files_are_sound(folder):
-    for name in ("compose.nas.yaml", "compose.runtime.yaml"):
+    for name in ("compose.nas.yaml", "compose.pinned.yaml", "compose.runtime.yaml"):
         path = os.path.join(PACKAGING, name)
         compose.check(compose.load(path))
         with open(folder / "snippet.toml", "w") as file:

@@ -31,6 +31,7 @@ usr/share/doc/andiron/docs/home-assistant.md
 usr/share/doc/andiron/docs/troubleshooting.md
 usr/share/doc/andiron/docs/upgrading.md
 usr/share/doc/andiron/packaging/compose.nas.yaml
+usr/share/doc/andiron/packaging/compose.pinned.yaml
 usr/share/doc/andiron/packaging/compose.runtime.yaml
 usr/share/doc/andiron/copyright
 usr/share/doc/andiron/changelog.gz
