@@ -21,16 +21,24 @@ Error broken(const char* what) {
   return make_error(Errc::bad_format, std::string("the agent broke the protocol: ") + what);
 }
 
-Result<void> greet(LeaseSocket& socket, Deadline deadline) {
+/// What a refusal says, where it says anything.
+Result<Refusal> refusal_of(Message& message, const Packet& packet) {
+  if (!packet.fds.empty() || message.code.empty()) return broken("an odd refusal");
+  return Refusal{std::move(message.code), std::move(message.text)};
+}
+
+/// Takes the agent's hello, in place of which one that has too many clients refuses.
+Result<std::optional<Refusal>> greet(LeaseSocket& socket, Deadline deadline) {
   const Packet packet = TRY(socket.receive(deadline));
-  const Message hello = TRY(parse_message(packet.text));
+  Message hello = TRY(parse_message(packet.text));
+  if (hello.op == "refused") return std::optional<Refusal>(TRY(refusal_of(hello, packet)));
   if (hello.op != "hello" || !packet.fds.empty()) return broken("no hello");
   if (hello.protocol != kProtocol) {
     return make_error(
         Errc::unavailable,
         "the agent speaks protocol " + std::to_string(hello.protocol) + ", this library speaks 1");
   }
-  return {};
+  return std::optional<Refusal>();
 }
 
 /// As much of its file as the segments of a descriptor need.
@@ -50,13 +58,14 @@ Result<Lease::Answer> Lease::open(const LeaseRequest& request) {
   const Deadline answers = std::chrono::steady_clock::now() + request.timeout;
   const Deadline grants = answers + request.wait;
   LeaseSocket socket = TRY(LeaseSocket::connect(request.socket, answers));
-  TRY(greet(socket, answers));
+  std::optional<Refusal> refusal = TRY(greet(socket, answers));
+  if (refusal) return Answer(std::move(*refusal));
   const auto wait_ms = static_cast<std::uint32_t>(request.wait.count());
   Result<void> sent =
       socket.send(lease_request(request.model, request.tier, wait_ms), request.source_fd, answers);
   TRY(std::move(sent));
   std::unique_ptr<Lease> lease(new Lease(std::move(socket)));
-  std::optional<Refusal> refusal = TRY(lease->take_grant(grants));
+  refusal = TRY(lease->take_grant(grants));
   if (refusal) return Answer(std::move(*refusal));
   return Answer(std::move(lease));
 }
@@ -64,10 +73,7 @@ Result<Lease::Answer> Lease::open(const LeaseRequest& request) {
 Result<std::optional<Refusal>> Lease::take_grant(Deadline deadline) {
   Packet packet = TRY(socket_.receive(deadline));
   Message message = TRY(parse_message(packet.text));
-  if (message.op == "refused") {
-    if (!packet.fds.empty() || message.code.empty()) return broken("an odd refusal");
-    return std::optional<Refusal>({std::move(message.code), std::move(message.text)});
-  }
+  if (message.op == "refused") return std::optional<Refusal>(TRY(refusal_of(message, packet)));
   if (message.op != "granted") return broken("neither granted nor refused");
   if (packet.fds.empty() || packet.fds.size() != message.fds)
     return broken("not as many descriptors as it says");

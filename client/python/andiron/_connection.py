@@ -50,6 +50,12 @@ def text(value: Any) -> str:
     return value
 
 
+def raise_refusal(message: dict[str, Any]) -> None:
+    """Raises what a refusal says; another packet is nothing."""
+    if message["op"] == "refused":
+        raise Error(text(message.get("code")), text(message.get("message", "")))
+
+
 def _error_of(failed: OSError, doing: str) -> Error:
     if failed.errno in (errno.ENOENT, errno.ENOTDIR, errno.ECONNREFUSED):
         return Error("unavailable", f"there is no agent: {failed.strerror}")
@@ -100,12 +106,13 @@ class Connection:
         self.socket.close()
 
     def greet(self, deadline: float) -> None:
-        """Takes the agent's hello."""
+        """Takes the agent's hello, in place of which one that has too many clients refuses."""
         packet = self.receive(deadline)
         if packet.fds:
             close_all(packet.fds)
             raise broken("no hello")
-        if packet.message.get("op") != "hello":
+        raise_refusal(packet.message)
+        if packet.message["op"] != "hello":
             raise broken("no hello")
         if packet.message.get("protocol") != PROTOCOL:
             raise Error("unavailable", f"the agent speaks protocol {packet.message.get('protocol')}, "

@@ -8,7 +8,7 @@ import os
 import stat
 from typing import Any, Callable, NamedTuple, Optional
 
-from ._connection import Connection, close_all, natural, text
+from ._connection import Connection, close_all, natural, raise_refusal, text
 from ._errors import Error, broken
 
 # A tensor takes some 150 bytes there, and the agent takes no file with more than a million.
@@ -188,8 +188,8 @@ def take_grant(connection: Connection, deadline: float, map_file: MapFile) -> Gr
     packet = connection.receive(deadline)
     message, fds = packet
     try:
-        if message["op"] == "refused" and not fds:
-            raise Error(text(message.get("code")), text(message.get("message", "")))
+        if not fds:
+            raise_refusal(message)
         if message["op"] != "granted":
             raise broken("neither granted nor refused")
         return _take(connection, message, fds, deadline, map_file)

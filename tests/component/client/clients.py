@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
 """Both clients, the C library and the Python package, as one test sees them."""
-import importlib.util
 import os
 import subprocess
 import sys
@@ -12,11 +11,13 @@ BUILD = os.path.abspath(sys.argv[1])
 sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.join(HERE, "../../support"), os.path.join(HERE, "../../../client/python")]
 import andiron
+import interpreter
 
-# What a client may take to answer for a peer that does not; nothing here asserts that it takes that long.
-TIMEOUT = 0.3
 # What ends a client that hangs.
 HANGS = 60
+# How long a client waits for a peer that answers, and for one that does not.
+TIMEOUT = 30
+SHORT = 0.3
 
 
 class Folder:
@@ -42,18 +43,18 @@ def probe(path, model, *more, wait=0, timeout=TIMEOUT, **kwargs):
     return done.stdout.splitlines()
 
 
-def c_code(path, model="m"):
+def c_code(path, timeout=TIMEOUT, model="m"):
     """How the C client's try ends: "granted", or the error's code."""
     with tempfile.TemporaryDirectory() as folder:
-        lines = probe(path, model, folder)
+        lines = probe(path, model, folder, timeout=timeout)
     assert lines[-1] == "left 0 0", lines
     return lines[0].split()[1] if lines[0].startswith("error ") else "granted"
 
 
-def python_code(path, model="m"):
+def python_code(path, timeout=TIMEOUT, model="m"):
     """The same of the Python client."""
     try:
-        with andiron.lease(model, socket=path, timeout=TIMEOUT) as lease:
+        with andiron.lease(model, socket=path, timeout=timeout) as lease:
             for segment in lease.segments:
                 bytes(segment.data)
             for tensor in lease.tensors.values():
@@ -70,15 +71,8 @@ def skip(reason):
 
 
 def need(module):
-    """Goes on with an interpreter that has it: the distribution's own packages are the distribution's own
-    interpreter's."""
-    if importlib.util.find_spec(module) is not None:
-        return
-    other = "/usr/bin/python3"
-    if os.path.realpath(sys.executable) != os.path.realpath(other) and subprocess.run(
-            [other, "-c", f"import {module}"], capture_output=True).returncode == 0:
-        os.execv(other, [other, *sys.argv])
-    skip(f"needs {module} for Python")
+    if not interpreter.find(module):
+        skip(f"needs {module} for Python")
 
 
 def until(check):

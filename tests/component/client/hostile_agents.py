@@ -6,7 +6,7 @@ import json
 import os
 import socket
 
-from clients import c_code, main, open_descriptors, python_code
+from clients import SHORT, TIMEOUT, c_code, main, open_descriptors, python_code
 
 from scripted_agent import HELLO, Model, ScriptedAgent, memfd
 
@@ -136,7 +136,9 @@ SCRIPTS = {
     "objects nested deep": ("bad_format", says(b'{"op":' * 10000)),
     "no op": ("bad_format", says({"protocol": 1})),
     "an op that is a number": ("bad_format", says({"op": 1, "protocol": 1})),
-    "another op for a hello": ("bad_format", says(REFUSED)),
+    "another op for a hello": ("bad_format", says({"op": "granted", "protocol": 1})),
+    "a refusal for a hello": ("no_budget", says(REFUSED)),
+    "an odd refusal for a hello": ("bad_format", says({"op": "refused", "code": 3})),
     "another protocol": ("unavailable", says({**HELLO, "protocol": 2})),
     "no protocol": ("unavailable", says({"op": "hello"})),
     "too long a hello": ("bad_format", says(json.dumps(HELLO).encode() + b" " * 66000)),
@@ -223,7 +225,8 @@ def every_script_ends_in_its_code(folder):
         before = open_descriptors()
         path = folder / str(i)
         with ScriptedAgent(path, script):
-            got = (c_code(path), python_code(path))
+            timeout = SHORT if code == "timeout" else TIMEOUT
+            got = (c_code(path, timeout), python_code(path, timeout))
         if got != (code, code):
             bad.append(f"{name}: {code} is wanted, C and Python give {got}")
         if open_descriptors() != before:
@@ -258,7 +261,7 @@ def who_does_not_accept_is_waited_for_only_so_long(folder):
             waiting.append(client)
             if client.connect_ex(path) != 0:
                 break
-        assert (c_code(path), python_code(path)) == ("timeout",) * 2
+        assert (c_code(path, SHORT), python_code(path, SHORT)) == ("timeout",) * 2
         for client in waiting:
             client.close()
 

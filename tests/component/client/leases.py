@@ -78,11 +78,11 @@ def the_agent_is_asked_for_what_was_meant(folder):
     name = 'my "model"\n\u00e9'
     with ScriptedAgent(folder / "s", granting(contents(), seen=seen)) as agent:
         probe(agent.path, name, wait=1.5)
-        andiron.lease(name, socket=agent.path, wait=1.5).close()
+        andiron.lease(name, socket=agent.path, wait=1.5, timeout=TIMEOUT).close()
         probe(agent.path, "@" + source)
         with open(source, "rb") as file:
-            andiron.lease(fd=file, socket=agent.path).close()
-            andiron.lease(fd=file.fileno(), socket=agent.path).close()
+            andiron.lease(fd=file, socket=agent.path, timeout=TIMEOUT).close()
+            andiron.lease(fd=file.fileno(), socket=agent.path, timeout=TIMEOUT).close()
             assert file.read() == b"its bytes", "the file is the caller's"
         os.environ["ANDIRON_LEASE_SOCKET"] = agent.path
         andiron.lease("m").close()
@@ -111,14 +111,14 @@ def a_revoke_is_told_of(folder):
     with ScriptedAgent(folder / "s", granting(contents(), revoke_and_go)) as agent:
         lines = probe(agent.path, "m", folder / "out", "follow")
         assert lines[-3:] == ["revoke memory.pressure 5000", "over unavailable", "left 0 0"], lines
-        with andiron.lease("m", socket=agent.path) as lease:
+        with andiron.lease("m", socket=agent.path, timeout=TIMEOUT) as lease:
             assert lease.wait_revoked(HANGS) and lease.ended
 
     with ScriptedAgent(folder / "s", granting(contents(), revoke)) as agent:
         lines = probe(agent.path, "m", folder / "out", "close")
         assert lines[-2:] == ["revoke memory.pressure 5000", "left 0 0"], lines
 
-        with andiron.lease("m", socket=agent.path) as lease:
+        with andiron.lease("m", socket=agent.path, timeout=TIMEOUT) as lease:
             revocation = lease.wait_revoked(HANGS)
             assert revocation == ("memory.pressure", 5.0) and lease.revoked is revocation
             assert len(bytes(lease.segments[0].data)) == 5000, "nothing is taken away"
@@ -131,7 +131,7 @@ def a_revoke_is_told_of(folder):
             told.append((revoked.number, *revocation))
             done.set()
 
-        lease = andiron.lease("m", socket=agent.path, on_revoke=on_revoke)
+        lease = andiron.lease("m", socket=agent.path, timeout=TIMEOUT, on_revoke=on_revoke)
         assert done.wait(HANGS) and told == [(7, "memory.pressure", 5.0)] and lease.closed
 
 
@@ -150,7 +150,7 @@ def the_agents_end_is_told_of_and_takes_nothing(folder):
             lines = probe(agent.path, "m", folder / "out", "follow")
             code = "unavailable" if name == "hangs up" else "bad_format"
             assert lines[-2:] == [f"over {code}", "left 0 0"], (name, lines)
-            with andiron.lease("m", socket=agent.path) as lease:
+            with andiron.lease("m", socket=agent.path, timeout=TIMEOUT) as lease:
                 select.select([lease], [], [], HANGS)
                 assert lease.ended and lease.revoked is None, name
                 assert bytes(lease.segments[0].data) == files["a"]
@@ -158,7 +158,7 @@ def the_agents_end_is_told_of_and_takes_nothing(folder):
                     raise AssertionError(lease.wait_revoked(HANGS))
                 except andiron.Error as error:
                     assert error.code == "unavailable", error
-            told = andiron.lease("m", socket=agent.path, on_revoke=lambda *_: None)
+            told = andiron.lease("m", socket=agent.path, timeout=TIMEOUT, on_revoke=lambda *_: None)
             until(lambda: told.ended)
             told.close()
         until(lambda: open_descriptors() == before)  # the thread's goes when the thread does
@@ -173,7 +173,7 @@ def a_flood_of_revokes_keeps_nobody(folder):
     with ScriptedAgent(folder / "s", granting(contents(), flood)) as agent:
         lines = probe(agent.path, "m", folder / "out", "close")
         assert lines[-2:] == ["revoke memory.pressure 5000", "left 0 0"], lines
-        with andiron.lease("m", socket=agent.path) as lease:
+        with andiron.lease("m", socket=agent.path, timeout=TIMEOUT) as lease:
             assert lease.wait_revoked(HANGS) and lease.revoked
 
 
@@ -181,7 +181,7 @@ def what_is_kept_after_the_end_stays_valid(folder):
     files = contents()
     before = shared_mappings()
     with ScriptedAgent(folder / "s", granting(files)) as agent:
-        lease = andiron.lease("m", socket=agent.path)
+        lease = andiron.lease("m", socket=agent.path, timeout=TIMEOUT)
         segment, tensor = lease.segments[1], lease.tensors["first"]
         kept = segment.data[100:200]
         assert shared_mappings() == before + 2
@@ -208,7 +208,7 @@ def a_lease_that_nobody_has_any_longer_ends(folder):
 
     for on_revoke in (None, lambda *_: None):
         with ScriptedAgent(folder / "s", script) as agent:
-            lease = andiron.lease("m", socket=agent.path, on_revoke=on_revoke)
+            lease = andiron.lease("m", socket=agent.path, timeout=TIMEOUT, on_revoke=on_revoke)
             assert lease.revoked is None
             del lease
             gc.collect()

@@ -5,10 +5,11 @@ the same bytes. Needs no numpy and no torch. $1 is the build folder."""
 import os
 import random
 
-from clients import main, open_descriptors
+from clients import HANGS, SHORT, main, open_descriptors
 
 from andiron.safetensors import SafetensorError, safe_open
 from andiron.safetensors._header import MAX_HEADER_BYTES, parse_header
+from andiron.safetensors import _source
 from andiron.safetensors._source import whole_file
 from safetensors_file import every_type, safetensors_bytes
 from scripted_agent import Model, ScriptedAgent
@@ -134,6 +135,7 @@ def a_file_is_opened_whatever_the_agent_does(folder):
     }
     for name, (leased, script) in scripts.items():
         before = open_descriptors()
+        _source._TIMEOUT = SHORT if name == "silence" else HANGS
         with ScriptedAgent(folder / "s", script) as agent:
             os.environ["ANDIRON_LEASE_SOCKET"] = agent.path
             data, from_agent = whole_file(path, None)
