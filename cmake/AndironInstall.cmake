@@ -19,7 +19,7 @@ endforeach()
 
 install(FILES README.md DESTINATION ${doc})
 # Where the links of README.md lead.
-install(FILES docs/container.md docs/home-assistant.md docs/troubleshooting.md docs/upgrading.md
+install(FILES docs/container.md docs/home-assistant.md docs/leases.md docs/troubleshooting.md docs/upgrading.md
         DESTINATION ${doc}/docs)
 # Where container.md says that they are.
 install(FILES packaging/compose.nas.yaml packaging/compose.pinned.yaml packaging/compose.runtime.yaml

@@ -6,12 +6,15 @@ import glob
 import os
 import re
 import subprocess
+import sys
 
 from harness import main
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../.."))
 USERS = ["README.md", *sorted(glob.glob("docs/*.md", root_dir=ROOT))]
 ALL = [*USERS, "ARCHITECTURE.md", "CONTRIBUTING.md"]
+with open(os.path.join(ROOT, "client/python/andiron/__init__.py")) as source:
+    PYTHON = re.search(r"__all__ = (.*)", source.read()).group(1)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -122,4 +125,28 @@ def links_lead_somewhere(*_):
             assert not anchor or anchor in anchors(there), (page, target, sorted(anchors(there)))
 
 
-main([configurations_compile, commands_are_there, files_are_there, links_lead_somewhere])
+def programs_compile(_, folder):
+    """C by the header, and Python as far as its grammar and the names that it imports go."""
+    found = {"c": 0, "python": 0}
+    for page in USERS:
+        for where, text in blocks(page, "c"):
+            done = subprocess.run(["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I",
+                                   os.path.join(ROOT, "client/include"), "-x", "c", "-"],
+                                  input=text, capture_output=True, text=True)
+            assert done.returncode == 0, (where, done.stderr)
+            found["c"] += 1
+        for where, text in blocks(page, "python"):
+            compile(text, where, "exec")
+            imports = [line for line in text.splitlines() if re.match("import|from", line)]
+            done = subprocess.run([sys.executable, "-B", "-c", "\n".join(imports)], capture_output=True,
+                                  text=True, env={**os.environ,
+                                                  "PYTHONPATH": os.path.join(ROOT, "client/python")})
+            assert done.returncode == 0, (where, done.stderr)
+            for name in re.findall(r"\bandiron\.(\w+)\(", text):
+                assert name in PYTHON, (where, name)
+            found["python"] += 1
+    print(found)
+    assert all(found.values()), found
+
+
+main([configurations_compile, programs_compile, commands_are_there, files_are_there, links_lead_somewhere])

@@ -28,6 +28,7 @@ usr/share/man/man5/andiron.toml.5.gz
 usr/share/doc/andiron/README.md
 usr/share/doc/andiron/docs/container.md
 usr/share/doc/andiron/docs/home-assistant.md
+usr/share/doc/andiron/docs/leases.md
 usr/share/doc/andiron/docs/troubleshooting.md
 usr/share/doc/andiron/docs/upgrading.md
 usr/share/doc/andiron/packaging/compose.nas.yaml
