@@ -42,6 +42,12 @@ def pinned(agent, name="m"):
     return agent.model(name)["tiers"]["pinned-ram"]
 
 
+def memory_of(agent):
+    """That its tmpfs takes, whatever else the machine does."""
+    about = os.statvfs(os.path.join(agent.state_dir, "pinned"))
+    return (about.f_blocks - about.f_bfree) * about.f_frsize
+
+
 def until_pinned(agent, name="m"):
     return until(f"{name} to be in pinned RAM",
                  lambda: pinned(agent, name)["resident_bytes"] == agent.model(name)["bytes"] > 0

@@ -18,7 +18,7 @@ import time
 
 from harness import (MIB, Agent, Folder, loop_mount, make_cold, own_namespace, until,
                      write_gguf)
-from pinned import BOOT, PINNED, config
+from pinned import BOOT, PINNED, config, memory_of
 
 NAMES = ("a", "b", "c")
 SECONDS = 60
@@ -82,11 +82,6 @@ class Rounds:
         thread = threading.Thread(target=call)
         thread.start()
         return thread
-
-    def memory(self):
-        """That the tmpfs takes."""
-        about = os.statvfs(os.path.join(self.agent.state_dir, "pinned"))
-        return (about.f_blocks - about.f_bfree) * about.f_frsize
 
     def listing(self):
         try:
@@ -206,7 +201,7 @@ class Rounds:
         expected = {copy_name(self.source(name)) for name in NAMES}
         expected |= {each + ".json" for each in expected}
         until("what is nobody's to be gone", lambda: set(os.listdir(self.copies)) == expected)
-        until("its memory to come back", lambda: self.memory() < sum(sizes) + SLACK)
+        until("its memory to come back", lambda: memory_of(self.agent) < sum(sizes) + SLACK)
 
     def at_each_step(self):
         """By strace, at the calls that change the folder, of which each thread has its own count: a
@@ -267,7 +262,7 @@ class Rounds:
         self.is_as_it_was()
         for name in NAMES:
             self.agent.ctl("drop", name)
-        until("all memory to come back", lambda: self.memory() < SLACK)
+        until("all memory to come back", lambda: memory_of(self.agent) < SLACK)
         assert self.agent.get("/v1/status")["tiers"]["pinned-ram"]["used_bytes"] == 0
         self.agent.stop()
         print(f"{sum(self.kills.values())} kills: {dict(self.kills)}\nleft behind: {dict(self.found)}\n"

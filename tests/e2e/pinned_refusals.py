@@ -7,8 +7,8 @@ import mmap
 import os
 import traceback
 
-from harness import MIB, Agent, main, make_cold, meminfo, own_namespace, until, write_gguf
-from pinned import as_nobody, config, open_to_all, pinned, sha256
+from harness import MIB, Agent, main, make_cold, own_namespace, until, write_gguf
+from pinned import as_nobody, config, memory_of, open_to_all, pinned, sha256
 
 OWNER = 1234
 NOBODY = 65534
@@ -122,14 +122,14 @@ def what_does_not_fit_says_what_is_in_the_way(build, folder):
     with Agent(build, folder, text.replace("2GiB", "96MiB")) as agent:
         for name in ("small", "large"):
             agent.ctl("warm", name, "--tier", "pinned-ram")
-        before = meminfo("Shmem")
+        before = memory_of(agent)
         refused = agent.ctl("warm", "huge", "--tier", "pinned-ram", check=False)
         assert refused.returncode == 1 and "no_budget" in refused.stderr, refused
         assert "96 MiB is all that may be held" in refused.stderr, refused.stderr
         refused = agent.ctl("warm", "other", "--tier", "pinned-ram", check=False)
         assert refused.returncode == 1 and "no_budget" in refused.stderr, refused
         assert "drop small (24 MiB)" in refused.stderr, refused.stderr
-        assert meminfo("Shmem") - before < 4 * MIB
+        assert memory_of(agent) == before
         for name in ("small", "large"):
             assert sha256(pinned(agent, name)["path"]) == sha256(folder / f"{name}.gguf")
         agent.ctl("drop", "small")  # as it says
@@ -159,7 +159,6 @@ def replace(path, folder):
 def a_file_that_changes_while_it_is_filled(build, folder):
     """Slowly filled, so that the change comes in the middle of it."""
     path = folder / "m.gguf"
-    before = meminfo("Shmem")
     text = config(folder, ("m", path)) + '[stream]\nmax_bandwidth = "32MiB"\n'
     for change in (rewrite, cut, replace):
         print(f"   {change.__name__}", flush=True)
@@ -187,7 +186,7 @@ def a_file_that_changes_while_it_is_filled(build, folder):
             agent.ctl("drop", "m")
             copies = os.path.join(agent.state_dir, "pinned/.copies")
             assert os.listdir(copies) == [], os.listdir(copies)
-            until("its memory to come back", lambda: meminfo("Shmem") - before < 4 * MIB)
+            until("its memory to come back", lambda: memory_of(agent) < MIB)
             agent.stop()
 
 
