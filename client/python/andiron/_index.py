@@ -42,14 +42,15 @@ class Index(NamedTuple):
     generation: int
     bytes: int
     segments: list[SegmentEntry]
-    tensors: list[TensorEntry]
+    tensors: list[Any]  # for tensor_entry()
+    places: dict[str, int]  # of each tensor by its name
 
 
 class Grant(NamedTuple):
     """A lease as it came; the connection is it."""
     connection: Connection
     number: int
-    index: Index
+    contents: Index
     maps: list[Optional[mmap.mmap]]  # by the place of their descriptor
 
 
@@ -85,21 +86,37 @@ def _segments(index: dict[str, Any]) -> list[SegmentEntry]:
     return found
 
 
-def _tensors(index: dict[str, Any], segments: list[SegmentEntry]) -> list[TensorEntry]:
-    found = []
-    for entry in _entries(index, "tensors"):
+def tensor_entry(entry: Any, segments: list[SegmentEntry]) -> TensorEntry:
+    """One of the index's tensors, checked, or Error."""
+    try:
         shape = entry["shape"]
         if not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
             raise _bad("'shape' is no list of a few whole numbers")
         tensor = TensorEntry(text(entry["name"]), text(entry["dtype"]),
                              tuple(map(natural, shape)), natural(entry["segment"]),
                              natural(entry["offset"]), natural(entry["bytes"]))
-        if tensor.segment >= len(segments):
-            raise _bad("a tensor in no segment")
-        if tensor.offset + tensor.bytes > segments[tensor.segment].bytes:
-            raise _bad("a tensor past its segment's end")
-        found.append(tensor)
-    return found
+    except (KeyError, TypeError):
+        raise _bad("a tensor that lacks something") from None
+    if tensor.segment >= len(segments):
+        raise _bad("a tensor in no segment")
+    if tensor.offset + tensor.bytes > segments[tensor.segment].bytes:
+        raise _bad("a tensor past its segment's end")
+    return tensor
+
+
+def _places(index: dict[str, Any]) -> tuple[list[Any], dict[str, int]]:
+    """The tensors as they came, and where each name is first. A tensor is checked when somebody asks for it: of
+    tens of thousands, that would be most of the time that a lease takes."""
+    tensors = index["tensors"]
+    places: dict[str, int] = {}
+    try:
+        for place, entry in enumerate(tensors):
+            places.setdefault(entry["name"], place)
+    except (KeyError, TypeError):
+        raise _bad("a tensor without a name") from None
+    if not isinstance(tensors, list) or not set(map(type, places)) <= {str}:
+        raise _bad("a tensor without a name")
+    return tensors, places
 
 
 def _read_all(fd: int) -> bytes:
@@ -126,7 +143,7 @@ def read_index(fd: int) -> Index:
             raise _bad("no object")
         segments = _segments(index)
         return Index(text(index["model"]), text(index["tier"]), natural(index["generation"]),
-                     natural(index["bytes"]), segments, _tensors(index, segments))
+                     natural(index["bytes"]), segments, *_places(index))
     except KeyError as missing:
         raise _bad(f"no {missing}") from None
     except (ValueError, RecursionError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Optional, Union
 from ._connection import Connection, close_all
 from ._dtypes import as_numpy, as_torch
 from ._errors import Error, broken
-from ._index import Grant, Index, MapFile, SegmentEntry, TensorEntry, take_grant
+from ._index import Grant, Index, MapFile, SegmentEntry, TensorEntry, take_grant, tensor_entry
 
 if TYPE_CHECKING:
     import numpy
@@ -160,12 +160,10 @@ class _Tensors(Mapping[str, Tensor]):
     def __init__(self, index: Index, mapped: _Mapped) -> None:
         self._index = index
         self._mapped = mapped
-        self._places: dict[str, int] = {}
-        for place, entry in enumerate(index.tensors):
-            self._places.setdefault(entry.name, place)
+        self._places = index.places
 
     def __getitem__(self, name: str) -> Tensor:
-        entry = self._index.tensors[self._places[name]]
+        entry = tensor_entry(self._index.tensors[self._places[name]], self._index.segments)
         return Tensor(entry, self._index.segments[entry.segment], self._mapped, self._is_gguf)
 
     def __iter__(self) -> Iterator[str]:
@@ -234,7 +232,7 @@ class Lease:
         self._wake: Optional[int] = None
         self._watched = on_revoke is not None
         self._mapped = _Mapped(grant.maps)
-        index = grant.index
+        index = grant.contents
         self.model = index.model
         self.tier = index.tier
         self.number = grant.number

@@ -41,7 +41,7 @@ def _leased(fd: int, size: int, wait: Optional[float]) -> Optional[mmap.mmap]:
                        _map_private)
     except Error:
         return None
-    segments = grant.index.segments
+    segments = grant.contents.segments
     if len(segments) == 1 and segments[0][1:] == (0, size, segments[0].fd, 0):
         mapped = grant.maps[segments[0].fd]
         if mapped is not None:
