@@ -205,13 +205,17 @@ Result<std::string> read_all(int fd) {
 
 }  // namespace
 
-Result<LeaseIndex> read_index(int fd) {
-  const std::string text = TRY(read_all(fd));
+Result<LeaseIndex> parse_index(std::string_view text) {
   Reader reader;
   Result<void> walked =
       walk_json(text, kDepth, [&](const JsonEvent& event) { return reader.visit(event); });
   TRY(std::move(walked).wrap("the lease's index"));
   return reader.finish();
+}
+
+Result<LeaseIndex> read_index(int fd) {
+  const std::string text = TRY(read_all(fd));
+  return parse_index(text);
 }
 
 }  // namespace andiron::client

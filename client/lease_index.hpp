@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/base/result.hpp"
@@ -41,8 +42,11 @@ struct LeaseIndex {
   std::vector<Tensor> tensors;
 };
 
-/// Reads the index from the descriptor that brought it. Errors: bad_format, too_large past 256 MiB,
-/// io_error.
+/// Errors: bad_format, and too_large past two million tensors or a hundred thousand files.
+Result<LeaseIndex> parse_index(std::string_view text);
+
+/// The same of what lies behind the descriptor that brought it. Errors: those, too_large past 256
+/// MiB, and io_error.
 Result<LeaseIndex> read_index(int fd);
 
 }  // namespace andiron::client
