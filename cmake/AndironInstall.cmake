@@ -31,7 +31,7 @@ install(DIRECTORY configs/systemd/examples/ollama.service.d configs/oci-hooks
 # Compressed, as man(1) reads them and Debian wants them; -n keeps the time out, so that the same source
 # gives the same bytes.
 find_program(ANDIRON_GZIP gzip REQUIRED)
-foreach(page andirond.8 andironctl.1 andiron.toml.5)
+foreach(page andirond.8 andironctl.1 andiron.toml.5 libandiron.3)
   string(REGEX REPLACE ".*\\." "" section ${page})
   set(packed ${CMAKE_BINARY_DIR}/man/${page}.gz)
   add_custom_command(OUTPUT ${packed}
@@ -39,7 +39,11 @@ foreach(page andirond.8 andironctl.1 andiron.toml.5)
     COMMAND ${ANDIRON_GZIP} -9nc ${CMAKE_SOURCE_DIR}/docs/man/${page} > ${packed}
     DEPENDS ${CMAKE_SOURCE_DIR}/docs/man/${page} VERBATIM)
   list(APPEND pages ${packed})
-  install(FILES ${packed} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+  set(component agent)
+  if(section STREQUAL "3")
+    set(component development)
+  endif()
+  install(FILES ${packed} COMPONENT ${component} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
 add_custom_target(man ALL DEPENDS ${pages})
 

@@ -3,6 +3,7 @@
 """What is in the packages for programs that take leases, what lintian thinks of them, and that a program can
 be compiled, and Python find its modules, with what they bring."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ usr/lib/pkgconfig/andiron.pc
 usr/share/doc/libandiron-dev/changelog.gz
 usr/share/doc/libandiron-dev/copyright
 usr/share/doc/libandiron-dev/examples/tensor_sum.c
+usr/share/man/man3/libandiron.3.gz
 """,
     "python3-andiron": f"""
 {PYTHON}/__init__.py
@@ -85,6 +87,19 @@ def check_use(root):
     assert done.stderr.splitlines()[-1].startswith("andiron._errors.Error: unavailable: "), done
 
 
+def check_manual(root):
+    """It reads well, and has every function of the header."""
+    page = subprocess.run(["man", "--warnings", "--encoding=UTF-8", "--local-file",
+                           root + "/usr/share/man/man3/libandiron.3.gz"], capture_output=True,
+                          text=True, env={**os.environ, "MANWIDTH": "120", "LC_ALL": "C.UTF-8"})
+    assert page.returncode == 0 and page.stderr == "", page
+    with open(root + "/usr/include/andiron.h") as file:
+        for line in file:
+            if line.startswith("ANDIRON_API"):
+                name = re.search(r"\b(andiron_\w+)\(", line).group(1)
+                assert name + "(" in page.stdout, name
+
+
 def check_prefix(prefix):
     """`cmake --install` elsewhere says where that is."""
     output("cmake", "--install", BUILD, "--prefix", prefix)
@@ -94,7 +109,7 @@ def check_prefix(prefix):
     assert len(found) == 1 and found[0].startswith(prefix + "/lib/python3."), found
 
 
-need("dpkg-deb", "lintian", "pkg-config", "cc")
+need("dpkg-deb", "lintian", "man", "pkg-config", "cc")
 control = output("dpkg-deb", "--info", path_of("libandiron0"), "shlibs")
 assert control.split() == ["libandiron", "0", "libandiron0", "(>=", "0.1.0)"], control
 assert "libandiron0 (= 0.1.0)" in output("dpkg-deb", "--field", path_of("libandiron-dev"), "Depends")
@@ -107,6 +122,7 @@ for package in WANTED:
     assert found.returncode == 0, found.returncode
 with tempfile.TemporaryDirectory() as folder:
     check_use(folder)
+    check_manual(folder)
     shutil.rmtree(folder + "/usr")
     check_prefix(folder + "/opt/andiron")
 print("all passed")
