@@ -18,8 +18,8 @@ from ._errors import Error, broken
 from ._index import Grant, Index, MapFile, SegmentEntry, TensorEntry, take_grant, tensor_entry
 
 if TYPE_CHECKING:
-    import numpy
-    import torch
+    import numpy as _numpy
+    import torch as _torch
 
 # So that a peer that never stops sending does not keep anybody.
 _PACKETS_AT_ONCE = 64
@@ -139,12 +139,13 @@ class Tensor:
     def _row_major(self) -> tuple[int, ...]:
         return self.shape[::-1] if self._is_gguf(self._segment) else self.shape
 
-    def numpy(self) -> numpy.ndarray:
+    def numpy(self) -> _numpy.ndarray[Any, Any]:
         """A read-only array over the bytes. BF16 and the 8-bit floats, which numpy lacks, are uint16
         and uint8: the bits as they are. Error `unsupported` for quantised types."""
-        return as_numpy(self.data, self.dtype, self._row_major())
+        array: _numpy.ndarray[Any, Any] = as_numpy(self.data, self.dtype, self._row_major())
+        return array
 
-    def torch(self) -> torch.Tensor:
+    def torch(self) -> _torch.Tensor:
         """A tensor over the bytes. torch knows no read-only tensors: writing to it (`add_()`, `copy_()`,
         training) is a crash (SIGSEGV); `clone()` it for that. Error `unsupported` for types that torch
         lacks."""

@@ -14,7 +14,7 @@ from ._source import whole_file
 try:  # So that who catches theirs catches ours.
     from safetensors import SafetensorError as _Theirs
 except ImportError:
-    _Theirs = Exception
+    _Theirs = Exception  # type: ignore[misc, assignment]
 
 
 class SafetensorError(_Theirs):
