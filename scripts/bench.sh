@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: MIT
 #
 # bench.sh [--rounds N] [--size MIB] [--dir DIR]: the targets, measured. The agent as a whole: its
-# memory, and its answers under 64 clients. Then the page-cache tier side by side with vmtouch, dd
-# and fio, and, as root, the pinned-ram tier with fio: nine rounds, 2048 MiB, in build/, unless told
-# otherwise; as root also on a loop device with a read-ahead of 128 KiB, which is what most disks
-# have. Installs and builds what is missing, changes no setting of the system, and removes what it
+# memory, its answers under 64 clients, and, as root, leases. Then the page-cache tier side by side
+# with vmtouch, dd and fio, and, as root, the pinned-ram tier with fio: nine rounds, 2048 MiB, in
+# build/, unless told otherwise; as root also on a loop device with a read-ahead of 128 KiB, which is
+# what most disks have. Installs and builds what is missing, changes no setting of the system, and removes what it
 # made.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,7 +65,10 @@ need() {
 
 need 1200
 scripts/bench-agent.py build/release "$dir"
-[[ $(id -u) -ne 0 ]] || scripts/bench-lease.py build/release "$dir"
+if [[ $(id -u) -eq 0 ]]; then
+  scripts/bench-lease.py build/release "$dir"
+  scripts/bench-load.py build/release "$dir"
+fi
 
 need $((size * 12 / 10))
 make_files "$work" "$size"
