@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "agent/base/log.hpp"
+#include "agent/core/job_end.hpp"
 
 namespace andiron::core {
 namespace {
@@ -285,87 +285,20 @@ void Warmer::finish(Job& job) {
   ModelRecord* record = world_.models.find(job.model);
   if (record == nullptr) return end(job, JobState::cancelled);
   record->notes = job.notes;
-  if (job.unasked) return finish_unasked(job, *record);
-  if (!job.error && job.tier == Tier::pinned_ram) {
+  if (!job.unasked && !job.error && job.tier == Tier::pinned_ram) {
     if (auto published = pinned_.publish(*record); !published) job.error = published.error();
   }
-  if (job.error) return finish_failed(job, *record);
-  // One tier is enough: what the other one held goes.
-  if (job.tier == Tier::pinned_ram) {
-    world_.dispose(world_.store.release(record->name));
-  } else {
-    give_up_copies(*record, "held in page-cache from now on");
-  }
-
-  const SteadyTime now = world_.clock.now();
-  record->ever_warmed = true;
-  record->stale = false;
-  record->last_error.reset();
-  record->lock_limit = job.lock_limit;
-  record->last_load =
-      LastLoad{job.stages, job.bytes_read, now - job.started_steady, world_.clock.wall()};
-  record->retry_after.reset();
-  const auto resident =
-      job.tier == Tier::pinned_ram ? std::optional(record->pinned_bytes) : record->resident_bytes();
-  // Somebody takes the pages as fast as they come, or the rest could be locked only once others
-  // have let go of theirs.
-  if ((resident && *resident < record->bytes()) || job.lock_limit) record->back_off_from(now);
-  world_.note(probe::EventType::model_warmed, *record, record->bytes(), {},
-              job.lock_limit.value_or(""));
-  log::info(
-      {.model = record->name, .event = to_string(probe::EventType::model_warmed), .job = job.id},
-      "{}: warm, {} read in {}", record->name, format_bytes(job.bytes_read),
-      format_duration(
-          std::chrono::duration_cast<std::chrono::milliseconds>(now - job.started_steady)));
-  if (job.lock_limit) {
-    log::warning({.model = record->name, .job = job.id, .error = error_name(Errc::lock_limit)},
-                 "{}: {} (lock_limit)", record->name, *job.lock_limit);
-  }
-  end(job, JobState::done);
-}
-
-void Warmer::finish_failed(Job& job, ModelRecord& record) {
-  const Errc code = job.error->errc();
-  if (code == Errc::cancelled) return end(job, JobState::cancelled);
-  record.back_off_from(world_.clock.now());
-  if (code == Errc::stale) {
-    // Another file lies there now: look at it at once, and fill it when it keeps still.
-    record.back_off = 0ms;
-    record.retry_after = world_.clock.now() + 1s;
-    record.recheck_at = *record.retry_after;
-  }
-  if (!record.resolve_error) record.last_error = job.error;
-  if (job.requested && !job.wanted_before) record.wanted = false;
-  world_.note(probe::EventType::job_failed, record, 0, {}, job.error->message());
-  log::warning({.model = record.name,
-                .event = to_string(probe::EventType::job_failed),
-                .job = job.id,
-                .error = error_name(code)},
-               "{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
-  end(job, JobState::failed);
-}
-
-/// What was resident before a reboot has been read again, or not: nobody is told of a failure of
-/// what he did not ask for, and it is not tried again.
-void Warmer::finish_unasked(Job& job, ModelRecord& record) {
   if (job.error && job.error->errc() == Errc::cancelled) return end(job, JobState::cancelled);
-  if (job.error) {
-    if (record.before_reboot) record.before_reboot->leave(job.error->message());
-    log::info({.model = record.name, .job = job.id, .error = error_name(job.error->errc())},
-              "{}: was resident before the reboot, not read again: {}", record.name,
-              job.error->message());
-    return end(job, JobState::failed);
+  if (!job.error && !job.unasked) {
+    // One tier is enough: what the other one held goes.
+    if (job.tier == Tier::pinned_ram) {
+      world_.dispose(world_.store.release(record->name));
+    } else {
+      give_up_copies(*record, "held in page-cache from now on");
+    }
   }
-  const auto took = world_.clock.now() - job.started_steady;
-  if (record.before_reboot) record.before_reboot->state = BeforeReboot::State::read;
-  record.last_load = LastLoad{job.stages, job.bytes_read, took, world_.clock.wall()};
-  const char* what = "was resident before the reboot, read again";
-  world_.note(probe::EventType::model_warmed, record, record.bytes(), {}, what);
-  log::info(
-      {.model = record.name, .event = to_string(probe::EventType::model_warmed), .job = job.id},
-      "{}: {}, {} in {}", record.name, what, format_bytes(job.bytes_read),
-      format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(took)));
-  end(job, JobState::done);
+  note_end(world_, *record, job);
+  end(job, job.error ? JobState::failed : JobState::done);
 }
 
 void Warmer::end(Job& job, JobState state) {

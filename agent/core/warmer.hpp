@@ -104,8 +104,6 @@ class Warmer {
   void release_all(ModelRecord& record, std::string_view why);
   void give_up(ModelRecord& record, Error error);
   void finish(Job& job);
-  void finish_failed(Job& job, ModelRecord& record);
-  void finish_unasked(Job& job, ModelRecord& record);
   void end(Job& job, JobState state);
   void let_go(ModelRecord& record, bool give_back, std::function<void()> then);
   void leave_off(Job& job, const char* why);

@@ -98,7 +98,7 @@ def events_have_fields(build, folder):
         assert warmed["MESSAGE"].startswith("assistant: warm, 16 MiB read in "), warmed
         assert warmed["PRIORITY"] == "6" and warmed["SYSLOG_IDENTIFIER"] == "andirond", warmed
         assert warmed["ANDIRON_JOB"] == str(agent.get("/v1/jobs")["jobs"][0]["id"]), warmed
-        assert warmed["CODE_FILE"] == "agent/core/warmer.cpp" and warmed["CODE_LINE"], warmed
+        assert warmed["CODE_FILE"] == "agent/core/job_end.cpp" and warmed["CODE_LINE"], warmed
         make_cold(path)  # cached pages are anybody's to take
         evicted = journal.until(ANDIRON_EVENT="model.evicted", ANDIRON_MODEL="assistant")
         assert evicted["MESSAGE"].endswith(" of its 16 MiB were evicted"), evicted

@@ -167,7 +167,7 @@ def journal_fields():
     assert entry["MESSAGE"].startswith("assistant: warm, "), entry
     assert entry["SYSLOG_IDENTIFIER"] == "andirond" and entry["PRIORITY"] == "6", entry
     assert int(entry["ANDIRON_JOB"]) > 0, entry
-    assert entry["CODE_FILE"] == "agent/core/warmer.cpp", entry
+    assert entry["CODE_FILE"] == "agent/core/job_end.cpp", entry
     return json.dumps({key: value for key, value in entry.items() if key.startswith("ANDIRON_")})
 
 
