@@ -66,6 +66,10 @@ Result<void> PinnedKeeper::open() {
   return {};
 }
 
+bool PinnedKeeper::owns(const os::FileIdentity& identity) const {
+  return folder_ && folder_->device() == identity.dev;
+}
+
 Result<void> PinnedKeeper::publish(ModelRecord& record) {
   const std::vector<catalog::ModelFile>& files = record.resolved->source.files;
   std::vector<std::pair<std::string, os::FileIdentity>> names;

@@ -33,6 +33,10 @@ class PinnedKeeper {
   /// Errors: unavailable, saying what keeps the tier from being there.
   Result<std::shared_ptr<const tier::PinnedFolder>> folder();
 
+  /// Whether the file is one of the folder's: a copy of a copy would be held twice, and lost with
+  /// the first.
+  bool owns(const os::FileIdentity& identity) const;
+
   /// All copies of the model are held: everybody may see them now, by the names of its files.
   Result<void> publish(ModelRecord& record);
   /// The model's names, and the copies that nobody else holds, are given up. `why` is what clients

@@ -139,6 +139,10 @@ void Warmer::start_fill(Job& job, ModelRecord& record) {
     job.error = std::move(error);
     finish(job);
   };
+  for (const catalog::ModelFile& file : record.resolved->source.files) {
+    if (pinned_.owns(file.identity))
+      return stop(make_error(Errc::bad_request, file.path + " is a copy that this agent made"));
+  }
   // Nobody is to make room for what nobody wants.
   auto hold = job.unasked ? Result<Hold>(Hold::cached) : hooks_.admit(record);
   if (!hold) return stop(std::move(hold).error());

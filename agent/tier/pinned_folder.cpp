@@ -150,12 +150,18 @@ CopyDraft::~CopyDraft() {
   if (!name_.empty()) ::unlinkat(copies_, (name_ + kDraft).c_str(), 0);
 }
 
-PinnedFolder::PinnedFolder(os::PinnedMount mount, UniqueFd copies, std::string readable)
-    : mount_(std::move(mount)), copies_(std::move(copies)), readable_(std::move(readable)) {}
+PinnedFolder::PinnedFolder(os::PinnedMount mount, UniqueFd copies, std::string readable,
+                           std::uint64_t device)
+    : mount_(std::move(mount)),
+      copies_(std::move(copies)),
+      device_(device),
+      readable_(std::move(readable)) {}
 
 Result<PinnedFolder> PinnedFolder::open(os::PinnedMount mount, std::string readable) {
   UniqueFd copies = TRY(make_folder(mount.root.get(), kCopies, 0700));
-  return PinnedFolder(std::move(mount), std::move(copies), std::move(readable));
+  struct stat status {};
+  if (::fstat(copies.get(), &status) != 0) return make_system_error(errno, kCopies);
+  return PinnedFolder(std::move(mount), std::move(copies), std::move(readable), status.st_dev);
 }
 
 Result<CopyDraft> PinnedFolder::begin(const os::FileIdentity& identity) const {

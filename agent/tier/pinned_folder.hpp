@@ -106,14 +106,16 @@ class PinnedFolder {
 
   /// Of a model's folder, as others see it: the read-only face.
   std::string path_of(const std::string& model) const;
+  std::uint64_t device() const noexcept { return device_; }  // st_dev of all that is in it
   bool huge() const noexcept { return mount_.huge; }
   bool noswap() const noexcept { return mount_.noswap; }
   const std::vector<std::string>& notes() const noexcept { return mount_.notes; }
 
  private:
-  PinnedFolder(os::PinnedMount mount, UniqueFd copies, std::string readable);
+  PinnedFolder(os::PinnedMount mount, UniqueFd copies, std::string readable, std::uint64_t device);
   os::PinnedMount mount_;
   UniqueFd copies_;
+  std::uint64_t device_;
   std::string readable_;
 };
 

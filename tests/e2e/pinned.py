@@ -295,6 +295,29 @@ def models_share_a_file_and_folders_keep_their_names(build, folder):
         agent.stop()
 
 
+def copies_are_no_sources_and_all_can_be_dropped(build, folder):
+    size = sum(write_gguf(folder / f"{name}.gguf", 8 * MIB, seed) for seed, name in enumerate("ab"))
+    models = [(name, folder / f"{name}.gguf", PINNED, BOOT) for name in "ab"]
+    with Agent(build, folder, config(folder, *models)) as agent:
+        copy = until_pinned(agent, "a")["path"]
+        until_pinned(agent, "b")
+        used = agent.get("/v1/status")["tiers"]["pinned-ram"]["used_bytes"]
+        assert used == size, used
+        os.symlink(copy, folder / "link.gguf")
+        agent.configure(config(folder, *models, ("link", folder / "link.gguf")))
+        agent.ctl("reload")
+        for tier in ("pinned-ram", "page-cache"):
+            refused = agent.ctl("warm", "link", "--tier", tier, check=False)
+            assert refused.returncode == 1 and "bad_request" in refused.stderr, refused
+            assert "is a copy that this agent made" in refused.stderr, refused
+        said = agent.ctl("drop", "--all").stdout
+        assert len(said.splitlines()) == 3, said
+        assert not os.path.exists(copy)
+        until("all memory to come back", lambda: agent.get("/v1/status")["tiers"]["pinned-ram"][
+            "used_bytes"] == 0)
+        agent.stop()
+
+
 def what_does_not_fit_is_refused(build, folder):
     path = folder / "m.gguf"
     write_gguf(path, 64 * MIB)
@@ -313,4 +336,4 @@ if __name__ == "__main__":
     main([one_copy_that_all_read_and_nobody_writes, who_may_not_see_the_source_sees_no_copy,
           a_killed_agent_loses_nothing, killed_at_any_moment, what_nobody_wants_any_longer_goes,
           a_changed_file_gets_a_new_copy, models_share_a_file_and_folders_keep_their_names,
-          what_does_not_fit_is_refused])
+          copies_are_no_sources_and_all_can_be_dropped, what_does_not_fit_is_refused])
