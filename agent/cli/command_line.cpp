@@ -135,16 +135,22 @@ void add_model_verbs(CLI::App& app, Verb& verb) {
   struct Named {
     std::string name;
     bool keep_pages = false;
+    bool all = false;
   };
   auto [models, shown] =
       add_verb<Named>(app, verb, "models", "List the models, or show one",
                       [](Context& c, const Named& o) { return run_models(c, o.name); });
   models->add_option("name", shown->name, "Show this one")->type_name("NAME");
 
-  auto [drop, dropped] =
-      add_verb<Named>(app, verb, "drop", "Let a model go, and give its pages back",
-                      [](Context& c, const Named& o) { return run_drop(c, o.name, o.keep_pages); });
-  drop->add_option("name", dropped->name, "A model")->required()->type_name("NAME");
+  auto [drop, dropped] = add_verb<Named>(
+      app, verb, "drop", "Let a model go, and give its pages back", [](Context& c, const Named& o) {
+        return o.all ? run_drop_all(c, o.keep_pages) : run_drop(c, o.name, o.keep_pages);
+      });
+  auto* const one = drop->add_option("name", dropped->name, "A model")->type_name("NAME");
+  drop->add_flag("--all", dropped->all, "All of them")->excludes(one);
+  drop->parse_complete_callback([model = dropped] {
+    if (model->name.empty() && !model->all) throw CLI::RequiredError("NAME or --all");
+  });
   drop->add_flag("--keep-pages", dropped->keep_pages,
                  "Only let go; the kernel keeps the pages as long as it likes");
 

@@ -36,6 +36,19 @@ ExitStatus run_drop(Context& context, const std::string& name, bool keep_pages) 
                      [](const ModelBody& model, const Style&) { return render_dropped(model); }));
 }
 
+ExitStatus run_drop_all(Context& context, bool keep_pages) {
+  const Answer answer = ask(context, {"GET", "/v1/models", {}});
+  if (!answer.body) return answer.status;
+  const auto models = parse_models(*answer.body);
+  if (!models) return report(context, models.error());
+  ExitStatus worst = ExitStatus::done;
+  for (const ModelBody& model : *models) {
+    const ExitStatus status = run_drop(context, model.name, keep_pages);
+    if (status != ExitStatus::done) worst = status;
+  }
+  return worst;
+}
+
 ExitStatus run_explain(Context& context, const std::string& name) {
   return show(context, {"GET", model_path(name), {}},
               parsed(parse_model,

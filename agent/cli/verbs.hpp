@@ -41,6 +41,8 @@ ExitStatus run_status(Context& context);
 ExitStatus run_models(Context& context, const std::string& name);  // empty: all
 ExitStatus run_warm(Context& context, const WarmOptions& options);
 ExitStatus run_drop(Context& context, const std::string& name, bool keep_pages);
+/// Every model that the agent knows, one after the other, whatever becomes of those before.
+ExitStatus run_drop_all(Context& context, bool keep_pages);
 /// Prints where the model's copy in pinned RAM is.
 ExitStatus run_path(Context& context, const std::string& name);
 /// Becomes the command, with each {} in its words replaced by that place; brings the model in first

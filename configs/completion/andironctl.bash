@@ -33,7 +33,7 @@ _andironctl() {
     "") options="$verbs $options --version" ;;
     setup) options+=" --write --output --models" ;;
     warm) options+=" --boot --tier --hold --wait --no-wait --recharge --strict --timeout" ;;
-    drop) options+=" --keep-pages" ;;
+    drop) options+=" --all --keep-pages" ;;
     events) options+=" --since --follow" ;;
     jobs) options+=" --cancel" ;;
     resolve) options+=" --also --tensors --local" ;;

@@ -47,6 +47,7 @@ TEST(CommandLine, WrongUsageIsTwo) {
                            Line{"jobs", "--cancel", "x"},
                            Line{"jobs", "--cancel", "-1"},
                            Line{"drop"},
+                           Line{"drop", "a", "--all"},
                            Line{"status", "--nonsense"}}) {
     const Invocation invocation = parse_command_line(line);
     EXPECT_FALSE(invocation.verb) << ::testing::PrintToString(line);
@@ -63,8 +64,8 @@ TEST(CommandLine, RightUsageIsAVerb) {
         Line{"warm", "--", "-odd"}, Line{"warm", "--boot", "--strict", "--timeout", "5m"},
         Line{"events", "--since", "1h", "-f"},
         Line{"resolve", "a", "--also", "b", "--also", "c", "--tensors"},
-        Line{"jobs", "--cancel", "7"}, Line{"drop", "a", "--keep-pages"}, Line{"reload"},
-        Line{"plan"}, Line{"doctor"}, Line{"explain", "a"}}) {
+        Line{"jobs", "--cancel", "7"}, Line{"drop", "a", "--keep-pages"}, Line{"drop", "--all"},
+        Line{"reload"}, Line{"plan"}, Line{"doctor"}, Line{"explain", "a"}}) {
     EXPECT_TRUE(parse_command_line(line).verb) << ::testing::PrintToString(line);
   }
 }
