@@ -19,8 +19,8 @@ void say_warm(World& world, ModelRecord& record, const Job& job, const std::stri
   const auto took = world.clock.now() - job.started_steady;
   record.last_load = LastLoad{job.stages, job.bytes_read, took, world.clock.wall()};
   world.note(type, record, record.bytes(), {}, detail);
-  log::info({.model = record.name, .event = to_string(type), .job = job.id}, "{}: {}, {} read in {}",
-            record.name, how, format_bytes(job.bytes_read),
+  log::info({.model = record.name, .event = to_string(type), .job = job.id},
+            "{}: {}, {} read in {}", record.name, how, format_bytes(job.bytes_read),
             format_duration(std::chrono::duration_cast<std::chrono::milliseconds>(took)));
 }
 
@@ -56,11 +56,9 @@ void note_failed(World& world, ModelRecord& record, const Job& job) {
   if (!record.resolve_error) record.last_error = job.error;
   if (job.requested && !job.wanted_before) record.wanted = false;
   world.note(type, record, 0, {}, job.error->message());
-  log::warning({.model = record.name,
-                .event = to_string(type),
-                .job = job.id,
-                .error = error_name(code)},
-               "{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
+  log::warning(
+      {.model = record.name, .event = to_string(type), .job = job.id, .error = error_name(code)},
+      "{}: not warmed: {} ({})", record.name, job.error->message(), error_name(code));
 }
 
 /// What was resident before a reboot has been read again, or not: nobody is told of a failure of
