@@ -41,16 +41,18 @@ Verdict try_to_open(const std::vector<FileToRead>& files) {
   return {};
 }
 
-/// Takes his ids on. Raw calls: glibc's would have all threads do it, and here is one.
+/// Takes his ids on, for files: by the real and the saved ones he could signal this process, and
+/// stop it. Without the effective uid 0 there are no effective capabilities either. Raw calls:
+/// glibc's would have all threads do it, and here is one.
 bool become(const Reader& who) {
+  constexpr long kAsItIs = -1;
   return ::syscall(SYS_setgroups, who.groups.size(), who.groups.data()) == 0 &&
-         ::syscall(SYS_setresgid, who.gid, who.gid, who.gid) == 0 &&
-         ::syscall(SYS_setresuid, who.uid, who.uid, who.uid) == 0;
+         ::syscall(SYS_setresgid, kAsItIs, who.gid, kAsItIs) == 0 &&
+         ::syscall(SYS_setresuid, kAsItIs, who.uid, kAsItIs) == 0;
 }
 
 [[noreturn]] void be_the_child(const Reader& who, const std::vector<FileToRead>& files, int tell) {
-  // He may not look into this process, which is a copy of ours, nor signal it: the ids alone would
-  // let him.
+  // He may not look into this process, which is a copy of ours.
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   const Verdict verdict =
       become(who) ? try_to_open(files) : Verdict{Verdict::Kind::no_identity, errno, 0};

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <filesystem>
+#include <fstream>
 
 #include "agent/base/unique_fd.hpp"
 #include "tests/support/temp_dir.hpp"
@@ -93,6 +97,39 @@ TEST_F(ReadRightTest, DoesNotWaitForAFifo) {
   fifo.path += ".fifo";
   ASSERT_EQ(::mkfifo(fifo.path.c_str(), 0644), 0);
   EXPECT_EQ(refusal(nobody_, {fifo}), Errc::stale);
+}
+
+/// Tries to kill another process of such a list, for as long as there is one: 0 once it did.
+int try_to_kill_a_sibling(const std::string& children) {
+  pid_t sibling = ::getpid();
+  while (sibling == ::getpid()) {
+    std::ifstream list(children);
+    while (list >> sibling && sibling == ::getpid()) {
+    }
+  }
+  int failed = EPERM;
+  while (failed == EPERM)
+    failed = ::kill(sibling, SIGKILL) == 0 ? 0 : errno;
+  return failed;
+}
+
+TEST_F(ReadRightTest, IsTriedWhereTheUserCannotInterfere) {
+  const std::vector<FileToRead> many(20'000, file("open", 0644));
+  const std::string children =
+      "/proc/" + std::to_string(::getpid()) + "/task/" + std::to_string(::gettid()) + "/children";
+  if (!std::filesystem::exists(children)) GTEST_SKIP() << "no lists of children here";
+  const pid_t killer = ::fork();
+  ASSERT_GE(killer, 0);
+  if (killer == 0) {
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) ::_exit(1);
+    ::_exit(try_to_kill_a_sibling(children));
+  }
+  int status = 0;
+  do {
+    EXPECT_EQ(refusal(nobody_, many), Errc{});
+  } while (::waitpid(killer, &status, WNOHANG) == 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), ESRCH);
 }
 
 TEST_F(ReadRightTest, OurOwnIdsStayAsTheyWere) {
