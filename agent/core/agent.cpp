@@ -252,11 +252,7 @@ Result<void> Agent::Impl::listen() {
 }
 
 Result<void> Agent::Impl::listen_for_leases() {
-  leases_ = std::make_unique<LeaseKeeper>(
-      LeaseKeeper::Parts{world_, *warmer_, pinned_,
-                         [this](std::chrono::milliseconds delay, std::function<void()> then) {
-                           later(delay, std::move(then));
-                         }});
+  leases_ = std::make_unique<LeaseKeeper>(LeaseKeeper::Parts{world_, *warmer_, pinned_});
   api::LeaseServer::Callbacks callbacks;
   callbacks.on_request = [this](api::LeaseClientId client, os::Reader who,
                                 api::LeaseRequest request) {

@@ -26,6 +26,9 @@ constexpr auto kProofPatience = 2s;
 constexpr auto kSlowAnswer = 10s;
 /// Another job of the model, then ours.
 constexpr unsigned kMaxLoads = 3;
+/// Slow work of so many users at a time, and one piece for each: what one asks for in a flood waits
+/// for itself, and everybody else's, and the rest that the slow lane does, for a moment.
+constexpr std::size_t kMaxTurns = 16;
 
 /// What a stranger's descriptor leads to, if he may read by it.
 Result<os::FileIdentity> identity_of_source(const UniqueFd& fd) {
@@ -52,6 +55,35 @@ auto LeaseKeeper::when_open(api::LeaseClientId client, const Ask& ask, Then then
   };
 }
 
+template <class Work, class Then>
+void LeaseKeeper::in_turn(api::LeaseClientId client, Ask& ask, Work work, Then then) {
+  ask.turn = [this, uid = ask.who.uid, place = place_of(ask.who), work = std::move(work),
+              then = when_open(client, ask, std::move(then))]() mutable {
+    parts_.world.slow.run_at(std::move(place), std::move(work),
+                             [this, uid, then = std::move(then)](const auto& value) {
+                               at_work_.erase(uid);
+                               then(value);
+                               next_turn();
+                             });
+  };
+  next_turn();
+}
+
+/// The oldest first. There are no more requests than connections.
+void LeaseKeeper::next_turn() {
+  while (at_work_.size() < kMaxTurns) {
+    Ask* oldest = nullptr;
+    for (auto& [client, ask] : asks_) {
+      if (!ask.turn || at_work_.contains(ask.who.uid)) continue;
+      if (oldest == nullptr || ask.number < oldest->number) oldest = &ask;
+    }
+    if (oldest == nullptr) return;
+    at_work_.insert(oldest->who.uid);
+    oldest->source.reset();  // the work has it
+    std::exchange(oldest->turn, nullptr)();
+  }
+}
+
 LeaseKeeper::Ask* LeaseKeeper::find(api::LeaseClientId client) {
   const auto place = asks_.find(client);
   return place == asks_.end() ? nullptr : &place->second;
@@ -65,35 +97,29 @@ void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who, api::Lea
   ask.number = ++last_ask_;
   ask.who = std::move(who);
   ask.model = std::move(request.model);
+  if (request.source) ask.source = std::make_shared<UniqueFd>(std::move(request.source));
   ask.may_wait = request.wait > 0ms;
+  ask.answer_by =
+      parts_.world.clock.now() + std::max<std::chrono::milliseconds>(request.wait, kSlowAnswer);
   if (request.tier != Tier::pinned_ram) {
-    if (request.source) {
-      std::vector<UniqueFd> fds;
-      fds.push_back(std::move(request.source));
-      discard(std::move(fds));
-    }
     return refuse(client,
                   make_error(Errc::unavailable, "leases are on pinned-ram, in this version"));
   }
-  parts_.later(std::max<std::chrono::milliseconds>(request.wait, kSlowAnswer),
-               when_open(client, ask, [this, client](const Ask& late) {
-                 refuse(client, make_error(Errc::timeout, late.model + ": not in pinned-ram yet"));
-               }));
-  if (request.source) return find_source(client, ask, std::move(request.source));
+  if (ask.source) return find_source(client, ask);
   advance(client);
 }
 
-void LeaseKeeper::find_source(api::LeaseClientId client, const Ask& ask, UniqueFd source) {
-  parts_.world.slow.run_at(
-      place_of(ask.who),
-      [source = std::move(source)]() mutable {
-        auto identity = identity_of_source(source);
-        source.reset();  // here, where it may block
+void LeaseKeeper::find_source(api::LeaseClientId client, Ask& ask) {
+  in_turn(
+      client, ask,
+      [source = ask.source] {
+        auto identity = identity_of_source(*source);
+        source->reset();  // here, where it may block
         return identity;
       },
-      when_open(client, ask, [this, client](const Ask&, const Result<os::FileIdentity>& found) {
+      [this, client](const Ask&, const Result<os::FileIdentity>& found) {
         take_source(client, found);
-      }));
+      });
 }
 
 /// Which model has that file: one that is there already before others.
@@ -111,7 +137,6 @@ void LeaseKeeper::take_source(api::LeaseClientId client, const Result<os::FileId
   Ask& ask = asks_.at(client);
   ask.model = best->name;
   ask.file = *found;
-  ask.proved = true;
   advance(client);
 }
 
@@ -127,7 +152,7 @@ void LeaseKeeper::advance(api::LeaseClientId client) {
     return parts_.warmer.refresh(
         *record, when_open(client, *ask, [this, client](Ask&) { advance(client); }));
   }
-  if (!ask->proved) return prove(client, *ask, *record);
+  if (!is_proved(*ask, *record)) return prove(client, *ask, *record);
   if (!is_there(*record)) return load(client, *ask, *record);
   if (files_of(*ask, *record).empty()) {
     // It is not what the model was made from.
@@ -137,29 +162,41 @@ void LeaseKeeper::advance(api::LeaseClientId client) {
   make_index(client, *ask, *record);
 }
 
+/// For the files that the model has now, which are not always those that it had when that was
+/// tried. An open file is compared with them when it is granted.
+bool LeaseKeeper::is_proved(const Ask& ask, const ModelRecord& record) const {
+  const std::vector<catalog::ModelFile>& files = record.resolved->source.files;
+  return ask.file || std::equal(ask.proved.begin(), ask.proved.end(), files.begin(), files.end(),
+                                [](const os::FileIdentity& proved, const catalog::ModelFile& file) {
+                                  return proved == file.identity;
+                                });
+}
+
 /// All of the model's files: it is granted as a whole.
-void LeaseKeeper::prove(api::LeaseClientId client, const Ask& ask, ModelRecord& record) {
+void LeaseKeeper::prove(api::LeaseClientId client, Ask& ask, ModelRecord& record) {
   std::vector<os::FileToRead> files;
+  std::vector<os::FileIdentity> identities;
   for (const catalog::ModelFile& file : record.resolved->source.files) {
     if (split_guest_path(file.path)) {
       return refuse(client, make_error(Errc::permission_denied,
                                        "a model in a guest is leased by its open file alone"));
     }
     files.push_back({file.path, file.identity});
+    identities.push_back(file.identity);
   }
-  parts_.world.slow.run_at(
-      place_of(ask.who),
+  in_turn(
+      client, ask,
       [who = ask.who, files = std::move(files)] {
         return os::check_may_read(who, files, kProofPatience);
       },
-      when_open(client, ask, [this, client](Ask& same, const Result<void>& may) {
+      [this, client, identities = std::move(identities)](Ask& same, const Result<void>& may) {
         ModelRecord* const model = parts_.world.models.find(same.model);
         if (!may && may.error().errc() == Errc::stale && model != nullptr)
           model->recheck_at = parts_.world.clock.now();
         if (!may) return refuse(client, may.error());
-        same.proved = true;
+        same.proved = identities;
         advance(client);
-      }));
+      });
 }
 
 /// As a request to warm it in pinned-ram does, which the lease is.
@@ -195,7 +232,7 @@ std::vector<const catalog::ModelFile*> LeaseKeeper::files_of(const Ask& ask,
 
 // -- Granting ------------------------------------------------------------------------------------
 
-void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask, const ModelRecord& record) {
+void LeaseKeeper::make_index(api::LeaseClientId client, Ask& ask, const ModelRecord& record) {
   const auto files = files_of(ask, record);
   const bool whole = files.size() == record.resolved->source.files.size();
   const auto known = indexes_.find(record.name);
@@ -213,7 +250,8 @@ void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask, const Mo
     request->files.push_back({file->name, file->identity, file->companion});
     request->copies.push_back(std::move(*copy));
   }
-  parts_.world.slow.run(
+  in_turn(
+      client, ask,
       [request] {
         Result<UniqueFd> made = lease::make_index(*request);
         request->copies.clear();
@@ -221,16 +259,15 @@ void LeaseKeeper::make_index(api::LeaseClientId client, const Ask& ask, const Mo
         return Result<std::shared_ptr<const UniqueFd>>(
             std::make_shared<const UniqueFd>(std::move(*made)));
       },
-      when_open(client, ask,
-                [this, client, whole, generation = record.generation](
-                    Ask& same, const Result<std::shared_ptr<const UniqueFd>>& made) {
-                  if (!made) return refuse(client, made.error());
-                  const ModelRecord* const model = parts_.world.models.find(same.model);
-                  if (model == nullptr || !is_there(*model) || model->generation != generation)
-                    return advance(client);
-                  if (whole) indexes_[same.model] = {generation, *made};
-                  grant(client, same, *model, **made);
-                }));
+      [this, client, whole, generation = record.generation](
+          Ask& same, const Result<std::shared_ptr<const UniqueFd>>& made) {
+        if (!made) return refuse(client, made.error());
+        const ModelRecord* const model = parts_.world.models.find(same.model);
+        if (model == nullptr || !is_there(*model) || model->generation != generation)
+          return advance(client);
+        if (whole) indexes_[same.model] = {generation, *made};
+        grant(client, same, *model, **made);
+      });
 }
 
 void LeaseKeeper::grant(api::LeaseClientId client, const Ask& ask, const ModelRecord& record,
@@ -250,7 +287,7 @@ void LeaseKeeper::grant(api::LeaseClientId client, const Ask& ask, const ModelRe
   note(probe::EventType::lease_granted, **granted);
   ModelRecord* const used = parts_.world.models.find(record.name);
   used->touch(parts_.world.clock);
-  asks_.erase(client);
+  forget(client);
   server_->grant(client, std::move(*grant));
 }
 
@@ -280,12 +317,18 @@ void LeaseKeeper::withdrawn(const ModelRecord& record, const std::string& why) {
 }
 
 void LeaseKeeper::on_gone(api::LeaseClientId client) {
-  asks_.erase(client);
+  forget(client);
   if (const auto lease = parts_.world.leases.end(client))
     note(probe::EventType::lease_ended, *lease);
 }
 
 void LeaseKeeper::tick() {
+  std::vector<std::pair<api::LeaseClientId, std::string>> late;
+  for (const auto& [client, ask] : asks_) {
+    if (ask.answer_by <= parts_.world.clock.now()) late.emplace_back(client, ask.model);
+  }
+  for (const auto& [client, model] : late)
+    refuse(client, make_error(Errc::timeout, model + ": not in pinned-ram yet"));
   for (const lease::Lease& lease : parts_.world.leases.fall_due(parts_.world.clock.now())) {
     log::warning({.model = lease.model, .event = to_string(probe::EventType::lease_revoked)},
                  "{}: process {} keeps the lease that it was asked to close; its {} stay in memory",
@@ -293,8 +336,17 @@ void LeaseKeeper::tick() {
   }
 }
 
+/// A descriptor that nobody has looked at yet is closed where that may block.
+void LeaseKeeper::forget(api::LeaseClientId client) {
+  auto node = asks_.extract(client);
+  if (node.empty() || !node.mapped().source) return;
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(*node.mapped().source));
+  discard(std::move(fds));
+}
+
 void LeaseKeeper::refuse(api::LeaseClientId client, const Error& error) {
-  asks_.erase(client);
+  forget(client);
   server_->refuse(client, error);
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,6 @@ class LeaseKeeper {
     World& world;
     Warmer& warmer;
     PinnedKeeper& pinned;
-    /// After so long, once, on the loop.
-    std::function<void(std::chrono::milliseconds, std::function<void()>)> later;
   };
   explicit LeaseKeeper(Parts parts) : parts_(std::move(parts)) {}
 
@@ -39,7 +38,7 @@ class LeaseKeeper {
 
   /// The model's copies are no longer there for others: who has a lease is asked to close it.
   void withdrawn(const ModelRecord& record, const std::string& why);
-  /// Once a second: says who does not close.
+  /// Once a second: answers who has waited long enough, and says who does not close.
   void tick();
 
  private:
@@ -48,11 +47,14 @@ class LeaseKeeper {
     std::uint64_t number = 0;
     os::Reader who;
     std::string model;
+    SteadyTime answer_by;
+    std::shared_ptr<UniqueFd> source;      // a stranger's, until it is looked at
     std::optional<os::FileIdentity> file;  // the one that the client has open, and wants
     bool may_wait = false;
-    bool proved = false;    // that he may read what he asks for
-    bool resolved = false;  // asked for once
-    unsigned loads = 0;     // waited for
+    std::vector<os::FileIdentity> proved;  // the model's files that he may read, as they were then
+    bool resolved = false;                 // asked for once
+    unsigned loads = 0;                    // waited for
+    std::function<void()> turn;            // slow work that is due when the user's turn comes
   };
   /// What a lease's index was made for. A lease on one file of several has its own.
   struct Index {
@@ -60,13 +62,14 @@ class LeaseKeeper {
     std::shared_ptr<const UniqueFd> memfd;
   };
 
-  void find_source(api::LeaseClientId client, const Ask& ask, UniqueFd source);
+  void find_source(api::LeaseClientId client, Ask& ask);
   void take_source(api::LeaseClientId client, const Result<os::FileIdentity>& found);
   /// Does what is next for this request; called again when that is done.
   void advance(api::LeaseClientId client);
-  void prove(api::LeaseClientId client, const Ask& ask, ModelRecord& record);
+  bool is_proved(const Ask& ask, const ModelRecord& record) const;
+  void prove(api::LeaseClientId client, Ask& ask, ModelRecord& record);
   void load(api::LeaseClientId client, Ask& ask, ModelRecord& record);
-  void make_index(api::LeaseClientId client, const Ask& ask, const ModelRecord& record);
+  void make_index(api::LeaseClientId client, Ask& ask, const ModelRecord& record);
   void grant(api::LeaseClientId client, const Ask& ask, const ModelRecord& record,
              const UniqueFd& index);
   Result<api::LeaseGrant> collect(const Ask& ask, const ModelRecord& record, const UniqueFd& index);
@@ -76,6 +79,12 @@ class LeaseKeeper {
   /// As one to call back: does nothing where that very request is answered by then.
   template <class Then>
   auto when_open(api::LeaseClientId client, const Ask& ask, Then then);
+  /// Slow work for a request, when it is its user's turn; then(ask, value) on the loop, as by
+  /// when_open(). What waits for its turn goes with its request.
+  template <class Work, class Then>
+  void in_turn(api::LeaseClientId client, Ask& ask, Work work, Then then);
+  void next_turn();
+  void forget(api::LeaseClientId client);
   void refuse(api::LeaseClientId client, const Error& error);
   void note(probe::EventType type, const lease::Lease& lease, std::string detail = {});
 
@@ -83,6 +92,7 @@ class LeaseKeeper {
   api::LeaseServer* server_ = nullptr;
   std::map<api::LeaseClientId, Ask> asks_;
   std::uint64_t last_ask_ = 0;
+  std::set<uid_t> at_work_;               // whose turn it is
   std::map<std::string, Index> indexes_;  // of whole models, by name
 };
 
