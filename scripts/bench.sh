@@ -34,7 +34,7 @@ mkdir -p build/release
 {
   cmake --preset release -DANDIRON_TESTS=ON
   cmake --build --preset release -j "$(nproc)" \
-    --target andirond andironctl api_load page_cache_bench pinned_bench
+    --target andirond andironctl api_load lease_attach page_cache_bench pinned_bench
 } >build/release/bench-build.log 2>&1 || { cat build/release/bench-build.log >&2; exit 1; }
 
 mkdir -p "$dir"
