@@ -79,8 +79,8 @@ Result<std::optional<Refusal>> Lease::take_grant(Deadline deadline) {
     return broken("not as many descriptors as it says");
   number_ = message.lease;
   generation_ = message.generation;
-  index_ = TRY(read_index(packet.fds.front().get()));
-  if (index_.generation != generation_) return broken("the index of another generation");
+  file_ = TRY(IndexFile::open(std::move(packet.fds.front())));
+  if (index().generation != generation_) return broken("the index of another generation");
   TRY(take_segments(std::move(packet), message.more, deadline));
   show();
   return std::optional<Refusal>();
@@ -90,11 +90,11 @@ Result<std::optional<Refusal>> Lease::take_grant(Deadline deadline) {
 /// many files does not meet the limit of open files.
 Result<void> Lease::take_segments(Packet first, bool more, Deadline deadline) {
   // The index names places; it may not have us make room for more than its own size accounts for.
-  for (const LeaseIndex::Segment& segment : index_.segments) {
-    if (segment.fd > index_.segments.size())
+  for (const LeaseIndex::Segment& segment : index().segments) {
+    if (segment.fd > index().segments.size())
       return broken("a descriptor's place past their number");
   }
-  const std::vector<std::uint64_t> wanted = bytes_by_fd(index_);
+  const std::vector<std::uint64_t> wanted = bytes_by_fd(index());
   regions_.resize(wanted.size());
   Packet packet = std::move(first);
   std::uint64_t place = 0;
@@ -127,28 +127,30 @@ Result<void> Lease::map(std::uint64_t place, const UniqueFd& fd, std::uint64_t b
 
 /// Fills in what is given out. Everything it points to was checked.
 void Lease::show() {
-  segments_.reserve(index_.segments.size());
-  for (const LeaseIndex::Segment& segment : index_.segments) {
+  segments_.reserve(index().segments.size());
+  for (const LeaseIndex::Segment& segment : index().segments) {
     const std::byte* data =
         segment.bytes == 0 ? nullptr : regions_[segment.fd].data() + segment.offset;
     segments_.push_back(
-        {index_.files[segment.file].name.c_str(), segment.file_offset, segment.bytes, data});
-  }
-  tensors_.reserve(index_.tensors.size());
-  by_name_.reserve(index_.tensors.size());
-  for (const LeaseIndex::Tensor& tensor : index_.tensors) {
-    const andiron_segment& segment = segments_[tensor.segment];
-    const auto* base = static_cast<const std::byte*>(segment.data);
-    by_name_.emplace(tensor.name, tensors_.size());  // The first of a name stays.
-    tensors_.push_back({tensor.name.c_str(), tensor.dtype.c_str(), tensor.shape.data(),
-                        tensor.shape.size(), segment.file, segment.file_offset + tensor.offset,
-                        tensor.bytes, tensor.bytes == 0 ? nullptr : base + tensor.offset});
+        {index().files[segment.file].name.c_str(), segment.file_offset, segment.bytes, data});
   }
 }
 
-const andiron_tensor* Lease::find(std::string_view name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &tensors_[found->second];
+Result<const TensorTable*> Lease::tensors() const {
+  if (const TensorTable* table = table_.load(std::memory_order_acquire)) return table;
+  const std::lock_guard lock(reading_);
+  if (!tensors_) {
+    // What stays where the rest of this throws.
+    tensors_ = make_error(Errc::io_error, "no memory for the lease's tensors");
+    Result<IndexTensors> entries = file_.take_tensors();
+    if (entries)
+      tensors_ = std::make_unique<const TensorTable>(std::move(*entries), segments_);
+    else
+      tensors_ = std::move(entries).error();
+  }
+  if (!*tensors_) return tensors_->error();
+  table_.store((*tensors_)->get(), std::memory_order_release);
+  return (*tensors_)->get();
 }
 
 Result<std::optional<Revocation>> Lease::dispatch() {

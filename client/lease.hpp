@@ -5,10 +5,9 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <variant>
 #include <vector>
 
@@ -17,6 +16,7 @@
 #include "client/include/andiron.h"
 #include "client/lease_index.hpp"
 #include "client/lease_socket.hpp"
+#include "client/tensor_table.hpp"
 
 namespace andiron::client {
 
@@ -41,8 +41,8 @@ struct LeaseRequest {
 };
 
 /// A lease and everything that it gives out. Owns the connection and the mappings; neither moves
-/// nor changes once it is there, but for what dispatch() hears. Thread: const members any,
-/// dispatch() one.
+/// nor changes once it is there, but for what dispatch() hears, and for the tensors, which are read
+/// when somebody first asks for them. Thread: const members any, dispatch() one.
 class Lease {
  public:
   using Answer = std::variant<std::unique_ptr<Lease>, Refusal>;
@@ -50,12 +50,13 @@ class Lease {
   /// breaks the protocol, io_error where something cannot be mapped.
   static Result<Answer> open(const LeaseRequest& request);
 
-  const LeaseIndex& index() const noexcept { return index_; }
+  const LeaseIndex& index() const noexcept { return file_.index(); }
   std::uint64_t number() const noexcept { return number_; }
   std::uint64_t generation() const noexcept { return generation_; }
   const std::vector<andiron_segment>& segments() const noexcept { return segments_; }
-  const std::vector<andiron_tensor>& tensors() const noexcept { return tensors_; }
-  const andiron_tensor* find(std::string_view name) const;
+  /// The lease's own. Blocks: the first time, while they are read and checked, for what grows with
+  /// their number. Errors, which stay: bad_format, too_large, io_error.
+  Result<const TensorTable*> tensors() const;
 
   int poll_fd() const noexcept { return socket_.fd(); }
   bool revoked() const noexcept { return revoked_.load(std::memory_order_relaxed); }
@@ -75,14 +76,16 @@ class Lease {
   void show();
 
   LeaseSocket socket_;
-  LeaseIndex index_;
   std::uint64_t number_ = 0;
   std::uint64_t generation_ = 0;
   std::vector<MappedRegion> regions_;  // by the place of their descriptor, the index's being none
   std::vector<andiron_segment> segments_;
-  std::vector<andiron_tensor> tensors_;
-  std::unordered_map<std::string_view, std::size_t> by_name_;
   std::atomic<bool> revoked_{false};
+
+  mutable std::mutex reading_;  // guards tensors_, and file_ but for its index(), which stays
+  mutable IndexFile file_;
+  mutable std::optional<Result<std::unique_ptr<const TensorTable>>> tensors_;
+  mutable std::atomic<const TensorTable*> table_{nullptr};  // once it is there
 };
 
 }  // namespace andiron::client

@@ -29,6 +29,7 @@ using andiron::Result;
 using andiron::client::Lease;
 using andiron::client::LeaseRequest;
 using andiron::client::Refusal;
+using andiron::client::TensorTable;
 
 constexpr char kSocket[] = "/run/andiron/lease.sock";
 constexpr std::uint32_t kTimeoutMs = 5000;
@@ -118,6 +119,18 @@ Result<Lease::Answer> open_lease(const andiron_options& options) {
   return Lease::open(request);
 }
 
+/// The tensors, or null, which makes every question after one of them a no.
+const TensorTable* table_of(const andiron_lease* lease, andiron_error* error) noexcept {
+  const TensorTable* table = nullptr;
+  guarded(error, [&]() -> int {
+    const auto tensors = lease->lease->tensors();
+    if (!tensors) return fail(error, tensors.error());
+    table = *tensors;
+    return 0;
+  });
+  return table;
+}
+
 }  // namespace
 
 extern "C" {
@@ -165,17 +178,23 @@ const andiron_segment* andiron_lease_segment_at(const andiron_lease* lease, size
   return place < segments.size() ? &segments[place] : nullptr;
 }
 
+int andiron_lease_read_tensors(const andiron_lease* lease, andiron_error* error) {
+  return table_of(lease, error) != nullptr ? 0 : -1;
+}
+
 size_t andiron_lease_tensor_count(const andiron_lease* lease) {
-  return lease->lease->tensors().size();
+  const TensorTable* table = table_of(lease, nullptr);
+  return table != nullptr ? table->all().size() : 0;
 }
 
 const andiron_tensor* andiron_lease_tensor_at(const andiron_lease* lease, size_t place) {
-  const auto& tensors = lease->lease->tensors();
-  return place < tensors.size() ? &tensors[place] : nullptr;
+  const TensorTable* table = table_of(lease, nullptr);
+  return table != nullptr && place < table->all().size() ? &table->all()[place] : nullptr;
 }
 
 const andiron_tensor* andiron_lease_tensor(const andiron_lease* lease, const char* name) {
-  return name == nullptr ? nullptr : lease->lease->find(name);
+  const TensorTable* table = name != nullptr ? table_of(lease, nullptr) : nullptr;
+  return table != nullptr ? table->find(name) : nullptr;
 }
 
 int andiron_lease_poll_fd(const andiron_lease* lease) { return lease->lease->poll_fd(); }

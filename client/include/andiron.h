@@ -139,11 +139,23 @@ ANDIRON_API size_t andiron_lease_segment_count(const andiron_lease* lease);
 ANDIRON_API const andiron_segment* andiron_lease_segment_at(const andiron_lease* lease,
                                                             size_t place);
 
+/**
+ * Tensors are read from the lease's index, and checked, when somebody first asks for one or for
+ * their number, so that attaching takes as long for few as for many; that first call takes a
+ * millisecond or two for each thousand of them, and other threads wait for it. Where they turn out
+ * to make no sense, or there is no memory for them, the lease has none from then on: a count of 0,
+ * and NULL for each; its segments are as good as before. This reads them now, and tells the two
+ * apart: it gives 0 when they are there, or -1 and why in `*error`, which may be NULL; again, the
+ * same.
+ */
+ANDIRON_API int andiron_lease_read_tensors(const andiron_lease* lease, andiron_error* error);
+/** 0 also where they cannot be read. */
 ANDIRON_API size_t andiron_lease_tensor_count(const andiron_lease* lease);
-/** In the order of the files and within them; NULL from the count on. */
+/** In the order of the files and within them; NULL from the count on, or where they cannot be read.
+ */
 ANDIRON_API const andiron_tensor* andiron_lease_tensor_at(const andiron_lease* lease, size_t place);
 /** By its name, at once for any number of tensors; the first, where two files have one of that
-   name. NULL where there is none. */
+   name. NULL where there is none, or they cannot be read. */
 ANDIRON_API const andiron_tensor* andiron_lease_tensor(const andiron_lease* lease,
                                                        const char* name);
 

@@ -156,22 +156,24 @@ class Tensor:
 
 
 class _Tensors(Mapping[str, Tensor]):
-    """By name; of two files that have one of the same name, the first one's."""
+    """By name; of two files that have one of the same name, the first one's. They are read when somebody
+    first asks, so that a lease takes as long for few as for many; where they make no sense, that is an Error
+    then. ValueError once the lease is closed, if nobody asked before."""
 
     def __init__(self, index: Index, mapped: _Mapped) -> None:
         self._index = index
         self._mapped = mapped
-        self._places = index.places
 
     def __getitem__(self, name: str) -> Tensor:
-        entry = tensor_entry(self._index.tensors[self._places[name]], self._index.segments)
+        table = self._index.tensors.table()
+        entry = tensor_entry(table.entries[table.places[name]], self._index.segments)
         return Tensor(entry, self._index.segments[entry.segment], self._mapped, self._is_gguf)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._index.tensors.table().places)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._index.tensors.table().places)
 
     def _is_gguf(self, segment: SegmentEntry) -> bool:
         for first in self._index.segments:
@@ -234,6 +236,7 @@ class Lease:
         self._watched = on_revoke is not None
         self._mapped = _Mapped(grant.maps)
         index = grant.contents
+        self._index = index
         self.model = index.model
         self.tier = index.tier
         self.number = grant.number
@@ -323,6 +326,7 @@ class Lease:
             self._closed = True
             # Unmapped before the agent hears of the end, so that nothing is left to drain.
             self._mapped.close()
+            self._index.tensors.let_go()
             if self._wake is not None:
                 os.close(self._wake)  # ends the thread
                 self._wake = None

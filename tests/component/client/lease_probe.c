@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void dump(const char* folder, const char* kind, size_t place, const void*
 }
 
 static void show(const andiron_lease* lease, const char* folder) {
-  size_t i, k;
+  size_t i;
   printf("lease %" PRIu64 " %s %s generation %" PRIu64 " bytes %" PRIu64 "\n",
          andiron_lease_number(lease), andiron_lease_model(lease), andiron_lease_tier(lease),
          andiron_lease_generation(lease), andiron_lease_bytes(lease));
@@ -58,6 +59,34 @@ static void show(const andiron_lease* lease, const char* folder) {
            segment->bytes);
     if ((segment->data == NULL) != (segment->bytes == 0)) abort();
     dump(folder, "segment", i, segment->data, segment->bytes);
+  }
+  if (andiron_lease_segment_at(lease, andiron_lease_segment_count(lease)) != NULL) abort();
+}
+
+static void* first_tensor(void* lease) { return (void*)andiron_lease_tensor_at(lease, 0); }
+
+/* The first who ask for a tensor, all at once, see the same one. */
+static void ask_at_once(andiron_lease* lease) {
+  pthread_t threads[4];
+  void* seen[4];
+  size_t i;
+  for (i = 0; i < 4; ++i) {
+    if (pthread_create(&threads[i], NULL, first_tensor, lease) != 0) abort();
+  }
+  for (i = 0; i < 4; ++i)
+    pthread_join(threads[i], &seen[i]);
+  for (i = 0; i < 4; ++i) {
+    if (seen[i] != andiron_lease_tensor_at(lease, 0)) abort();
+  }
+}
+
+static void show_tensors(const andiron_lease* lease, const char* folder) {
+  andiron_error error;
+  size_t i, k;
+  if (andiron_lease_read_tensors(lease, &error) != 0) {
+    printf("tensors error %s %s\n", error.code, error.message);
+    if (strlen(error.message) == 0 || andiron_lease_read_tensors(lease, NULL) != -1) abort();
+    if (andiron_lease_tensor_count(lease) != 0) abort();
   }
   for (i = 0; i < andiron_lease_tensor_count(lease); ++i) {
     const andiron_tensor* tensor = andiron_lease_tensor_at(lease, i);
@@ -70,7 +99,6 @@ static void show(const andiron_lease* lease, const char* folder) {
     if (strcmp(found->name, tensor->name) != 0 || found > tensor) abort(); /* the first of a name */
     dump(folder, "tensor", i, tensor->data, tensor->bytes);
   }
-  if (andiron_lease_segment_at(lease, andiron_lease_segment_count(lease)) != NULL) abort();
   if (andiron_lease_tensor_at(lease, andiron_lease_tensor_count(lease)) != NULL) abort();
   if (andiron_lease_tensor(lease, "no such tensor") != NULL) abort();
 }
@@ -126,7 +154,11 @@ int main(int argc, char** argv) {
     if (lease != NULL || strlen(error.code) == 0) abort();
     printf("error %s %s\n", error.code, error.message);
   } else {
-    if (argc > 5) show(lease, argv[5]);
+    if (argc > 5) {
+      show(lease, argv[5]);
+      ask_at_once(lease);
+      show_tensors(lease, argv[5]);
+    }
     if (argc <= 6 || !follow(lease, &closes)) andiron_lease_close(lease);
   }
   printf("left %d %d\n", count_descriptors() - descriptors, count_mappings() - mappings);

@@ -3,13 +3,14 @@
 """What a lease gives, through both clients: the bytes, the request as the agent gets it, a revoke, and what is
 left when it is closed. $1 is the build folder."""
 import gc
+import json
 import os
 import select
 import threading
 
 from clients import HANGS, TIMEOUT, andiron, main, open_descriptors, probe, shared_mappings, until
 
-from scripted_agent import Model, ScriptedAgent
+from scripted_agent import Model, ScriptedAgent, memfd
 
 REVOKE = {"op": "revoke", "reason": "memory.pressure", "deadline_ms": 5000}
 
@@ -96,6 +97,92 @@ def the_agent_is_asked_for_what_was_meant(folder):
     for _, fds in seen[2:5]:
         assert os.path.samestat(os.fstat(fds[0]), os.stat(source))
         os.close(fds[0])
+
+
+def lease_of(files, folder, kept=None):
+    """An agent that grants them; `kept` gets a descriptor of each index."""
+    def script(peer):
+        peer.asked()
+        model = Model(files, TENSORS)
+        # Longer than what is read of it at first.
+        index = memfd(json.dumps(model.index).encode()[:-1] + b" " * (256 << 10) + b"}")
+        if kept is not None:
+            kept.append(os.dup(index))
+        model.grant(peer, index=index)
+        model.close()
+        os.close(index)
+        peer.until_gone()
+    return ScriptedAgent(folder / "s", script)
+
+
+def error_of(ask):
+    """The code of the Error that asking gives, or the name of another exception."""
+    try:
+        raise AssertionError(ask())
+    except andiron.Error as error:
+        return error.code
+    except ValueError as error:
+        return type(error).__name__
+
+
+def tensors_are_read_when_asked_for(folder):
+    files = contents()
+    indexes = []
+    before = open_descriptors()
+    with lease_of(files, folder, indexes) as agent:
+        def take():
+            lease = andiron.lease("m", socket=agent.path, timeout=TIMEOUT)
+            return lease, indexes.pop()
+
+        # What comes after the head is changed meanwhile: seen, and no harm to the rest.
+        lease, index = take()
+        os.truncate(index, os.fstat(index).st_size - 20)
+        assert error_of(lambda: len(lease.tensors)) == "bad_format"
+        assert error_of(lambda: lease.tensors["first"]) == "bad_format", "it stays"
+        assert bytes(lease.segments[0].data) == files["a"]
+        os.close(index)
+        lease.close()
+
+        # After it was read, nobody looks there.
+        lease, index = take()
+        assert len(lease.tensors) == 3
+        os.truncate(index, 0)
+        os.close(index)
+        assert bytes(lease.tensors["last"].data) == files["sub/b"][12344:]
+        tensors = lease.tensors
+        lease.close()
+        assert tensors["last"].shape == () and list(tensors) == ["first", "last", "none"]
+
+        # And not after the end.
+        lease, index = take()
+        os.close(index)
+        tensors = lease.tensors
+        lease.close()
+        for ask in (lambda: len(tensors), lambda: list(tensors), lambda: tensors["first"]):
+            assert error_of(ask) == "ValueError"
+        lease, index = take()
+        os.close(index)
+        del lease, tensors, ask
+        gc.collect()
+        until(lambda: open_descriptors() <= before + 1)  # the agent's listener
+    assert open_descriptors() == before
+
+
+def threads_that_ask_at_once_see_the_same(folder):
+    with lease_of(contents(), folder) as agent:
+        for _ in range(20):
+            seen = []
+            together = threading.Barrier(4)
+            with andiron.lease("m", socket=agent.path, timeout=TIMEOUT) as lease:
+                def ask():
+                    together.wait(HANGS)
+                    seen.append(list(lease.tensors))
+                threads = [threading.Thread(target=ask) for _ in range(4)]
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    thread.join()
+            assert seen == [["first", "last", "none"]] * 4, seen
 
 
 def a_revoke_is_told_of(folder):
@@ -226,7 +313,8 @@ def arguments_are_checked(folder):
             assert error.code == "bad_request", (arguments, error)
 
 
-main([both_clients_see_the_bytes, the_agent_is_asked_for_what_was_meant, a_revoke_is_told_of,
+main([both_clients_see_the_bytes, the_agent_is_asked_for_what_was_meant,
+      tensors_are_read_when_asked_for, threads_that_ask_at_once_see_the_same, a_revoke_is_told_of,
       the_agents_end_is_told_of_and_takes_nothing, a_flood_of_revokes_keeps_nobody,
       what_is_kept_after_the_end_stays_valid, a_lease_that_nobody_has_any_longer_ends,
       arguments_are_checked])

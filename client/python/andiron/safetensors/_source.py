@@ -41,6 +41,7 @@ def _leased(fd: int, size: int, wait: Optional[float]) -> Optional[mmap.mmap]:
                        _map_private)
     except Error:
         return None
+    grant.contents.tensors.let_go()  # The file's own header says what there is.
     segments = grant.contents.segments
     if len(segments) == 1 and segments[0][1:] == (0, size, segments[0].fd, 0):
         mapped = grant.maps[segments[0].fd]
