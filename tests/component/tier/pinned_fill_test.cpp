@@ -281,6 +281,18 @@ TEST_F(PinnedTest, NamesFollowTheFilesAndAreRemoved) {
   EXPECT_TRUE(folder_->remove_names("never was"));
 }
 
+TEST_F(PinnedTest, NothingWritableIsGivenAway) {
+  const Path a = dir_.write_random("a", kMiB);
+  PinnedOutcome outcome = fill(request_for({a}));
+  ASSERT_EQ(1U, outcome.held.size());
+  const os::FileIdentity& copy = outcome.held[0].identity;
+  ASSERT_TRUE(folder_->set_names("m", {{"a", copy}}));
+  // This store's readable face is the store itself, which no read-only mount covers.
+  const auto given = folder_->open_readable("m", "a", copy);
+  ASSERT_FALSE(given);
+  EXPECT_EQ(Errc::unavailable, given.error().errc()) << given.error().message();
+}
+
 TEST_F(PinnedTest, ACopyIsSeenByWhomTheSourceIsSeenBy) {
   // Where all folders above are open to all.
   ::chmod(store_.c_str(), 0755);
