@@ -40,7 +40,7 @@ TEST(LeaseTable, GivesAConnectionOneLease) {
 }
 
 TEST(LeaseTable, BoundsEachUserButRootAndAll) {
-  LeaseTable table({5, 2});
+  LeaseTable table({6, 2});
   ASSERT_TRUE(table.grant(lease_of(1, kAlice)));
   ASSERT_TRUE(table.grant(lease_of(2, kAlice)));
   const auto third = table.grant(lease_of(3, kAlice));
@@ -49,10 +49,11 @@ TEST(LeaseTable, BoundsEachUserButRootAndAll) {
   EXPECT_TRUE(table.grant(lease_of(3, kBob)));
   EXPECT_TRUE(table.grant(lease_of(4, 0)));
   EXPECT_TRUE(table.grant(lease_of(5, 0)));
-  EXPECT_FALSE(table.grant(lease_of(6, 0)));
+  EXPECT_TRUE(table.grant(lease_of(6, 0)));
+  EXPECT_FALSE(table.grant(lease_of(7, 0)));
   // What ends makes room.
   EXPECT_TRUE(table.end(1));
-  EXPECT_TRUE(table.grant(lease_of(6, kAlice)));
+  EXPECT_TRUE(table.grant(lease_of(7, kAlice)));
 }
 
 TEST(LeaseTable, EndsOnlyWhatIsThere) {
