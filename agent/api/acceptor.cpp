@@ -55,6 +55,7 @@ void Acceptor::wait() {
 void Acceptor::accept_some() {
   const std::uint64_t opening = openings_;
   for (int i = 0; i < kBatch; ++i) {
+    if (held_ && held_()) return pause();
     UniqueFd fd(::accept4(socket_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd) {
       out_of_files_ = false;
@@ -63,7 +64,7 @@ void Acceptor::accept_some() {
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-      pause(errno);
+      pause_for(errno);
       return;
     }
     if (errno == EAGAIN) break;
@@ -72,11 +73,15 @@ void Acceptor::accept_some() {
   wait();
 }
 
-void Acceptor::pause(int error) {
+void Acceptor::pause_for(int error) {
   if (!std::exchange(out_of_files_, true)) {
     log::warning("{}: {}; new clients wait until that changes", name_,
                  std::generic_category().message(error));
   }
+  pause();
+}
+
+void Acceptor::pause() {
   pause_.expires_after(kPause);
   pause_.async_wait([weak = weak_from_this(), opening = openings_](const error_code& cancelled) {
     const auto self = weak.lock();

@@ -29,6 +29,8 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
 
   /// Takes from this socket from now on, instead of one from before. Non-blocking, and listens.
   Result<void> open(UniqueFd socket);
+  /// While that holds, new clients wait. It is looked at now and then.
+  void hold_while(std::function<bool()> held) { held_ = std::move(held); }
   bool is_open() const noexcept { return socket_.is_open(); }
   void close();
   int native_handle() { return socket_.native_handle(); }
@@ -36,10 +38,12 @@ class Acceptor : public std::enable_shared_from_this<Acceptor> {
  private:
   void wait();
   void accept_some();
-  void pause(int error);
+  void pause_for(int error);
+  void pause();
 
   const std::string name_;  // as the log calls it
   const std::function<void(UniqueFd)> take_;
+  std::function<bool()> held_;
   boost::asio::posix::stream_descriptor socket_;
   boost::asio::steady_timer pause_;
   std::uint64_t openings_ = 0;  // a wait for clients of an earlier one ends there

@@ -19,9 +19,9 @@ using nlohmann::json;
 
 constexpr int kProtocol = 1;
 constexpr std::size_t kMaxName = 4096;
-/// One descriptor is what a request may bring. There is room for some more, to tell too many from a
-/// kernel's own trouble, and no room for all that a stranger can send: those the kernel closes.
-constexpr std::size_t kRoomForFds = 8;
+/// One descriptor is what a request may bring, and this is what a packet can (SCM_MAX_FD): for
+/// those that find no room the kernel closes here and now, which may block.
+constexpr std::size_t kRoomForFds = 253;
 
 /// Whatever happened, the descriptors that came are somebody's to close.
 bool take_fds(msghdr& message, std::vector<UniqueFd>& fds) {

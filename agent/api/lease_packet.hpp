@@ -29,7 +29,7 @@ struct Received {
     packet,
     nothing,    // for now
     end,        // the peer hung up, or sent an empty packet, which reads the same
-    violation,  // too long, too many descriptors, or something else beside the text
+    violation,  // too long, or something else beside the text
   };
   Kind kind = Kind::nothing;
   LeasePacket packet;  // with a violation, the descriptors that came all the same

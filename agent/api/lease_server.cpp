@@ -40,19 +40,24 @@ std::string make_nonce() {
   return text;
 }
 
+/// After so long it is looked whether what strangers sent has been closed.
+constexpr std::chrono::milliseconds kBehind{100};
+
 /// One client: reads his packets, writes ours, and knows where the protocol stands.
 class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
  public:
   struct Hooks {
     std::function<void(LeaseClient&, LeaseRequest)> on_request;
     std::function<void(LeaseClient&)> on_closed;
-    std::function<void(std::vector<UniqueFd>)> discard;
+    std::function<void(uid_t, std::vector<UniqueFd>)> discard;
+    std::function<bool(uid_t)> is_behind;
   };
 
   LeaseClient(asio::io_context& loop, UniqueFd fd, LeaseClientId id, os::Reader who,
               const LeaseServer::Limits& limits, const Hooks& hooks)
       : socket_(loop, fd.get()),
         idle_(loop),
+        behind_(loop),
         id_(id),
         who_(std::move(who)),
         limits_(limits),
@@ -93,8 +98,12 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
     served_ = state_ == State::asked || state_ == State::granted;
     state_ = State::closed;
     idle_.cancel();
-    error_code ignored;
-    socket_.close(ignored);
+    behind_.cancel();
+    // He may have sent what ends with the socket, and whose end takes as long as he likes.
+    std::vector<UniqueFd> fds;
+    fds.emplace_back(socket_.release());
+    ::shutdown(fds.front().get(), SHUT_RDWR);
+    hooks_.discard(who_.uid, std::move(fds));
     unsent_.clear();
     hooks_.on_closed(*this);
   }
@@ -117,6 +126,7 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
   void on_readable() {
     std::vector<char> buffer;
     for (int i = 0; i < kPacketsAtOnce && state_ != State::closed; ++i) {
+      if (hooks_.is_behind(who_.uid)) return read_later();
       Received received = receive_packet(socket_.native_handle(), buffer);
       switch (received.kind) {
         case Received::Kind::nothing:
@@ -124,10 +134,10 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
         case Received::Kind::end:
           return close();
         case Received::Kind::violation:
-          hooks_.discard(std::move(received.packet.fds));
-          return turn_away(make_error(Errc::bad_request,
-                                      "a packet is longer than 64 KiB, or came "
-                                      "with more than one descriptor"));
+          if (!received.packet.fds.empty())
+            hooks_.discard(who_.uid, std::move(received.packet.fds));
+          return turn_away(make_error(
+              Errc::bad_request, "a packet is longer than 64 KiB, or came with more than that"));
         case Received::Kind::packet:
           take(std::move(received.packet));
           break;
@@ -136,9 +146,17 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
     read();
   }
 
+  void read_later() {
+    behind_.expires_after(kBehind);
+    behind_.async_wait([weak = weak_from_this()](const error_code& cancelled) {
+      const auto self = weak.lock();
+      if (!cancelled && self) self->read();
+    });
+  }
+
   void take(LeasePacket packet) {
     const auto discard = [&] {
-      if (!packet.fds.empty()) hooks_.discard(std::move(packet.fds));
+      if (!packet.fds.empty()) hooks_.discard(who_.uid, std::move(packet.fds));
     };
     if (state_ == State::granted) {
       discard();
@@ -194,6 +212,7 @@ class LeaseClient : public std::enable_shared_from_this<LeaseClient> {
 
   Descriptor socket_;
   asio::steady_timer idle_;
+  asio::steady_timer behind_;
   const LeaseClientId id_;
   const os::Reader who_;
   const LeaseServer::Limits& limits_;
@@ -214,7 +233,11 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
       callbacks_.on_request(client.id(), client.who(), std::move(request));
     };
     hooks_.on_closed = [this](LeaseClient& client) { on_closed(client); };
-    hooks_.discard = [this](std::vector<UniqueFd> fds) { callbacks_.discard(std::move(fds)); };
+    hooks_.discard = [this](uid_t uid, std::vector<UniqueFd> fds) {
+      callbacks_.discard(uid, std::move(fds));
+    };
+    hooks_.is_behind = [this](uid_t uid) { return callbacks_.is_behind(uid); };
+    turned_away_ = {{}, [](LeaseClient&) {}, hooks_.discard, hooks_.is_behind};
   }
 
   Result<void> listen(const std::string& path, const std::string& group, bool everybody) {
@@ -268,6 +291,7 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
     try {
       acceptor_ = std::make_shared<Acceptor>(loop_, "lease socket",
                                              [this](UniqueFd fd) { take(std::move(fd)); });
+      acceptor_->hold_while([this] { return callbacks_.is_behind(std::nullopt); });
     } catch (const std::exception& problem) {
       return make_error(Errc::unavailable, std::string("event loop: ") + problem.what());
     }
@@ -326,10 +350,7 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
   const Limits limits_;
   const Callbacks callbacks_;
   LeaseClient::Hooks hooks_;
-  const LeaseClient::Hooks turned_away_{
-      {},
-      [](LeaseClient&) {},
-      [this](std::vector<UniqueFd> fds) { callbacks_.discard(std::move(fds)); }};
+  LeaseClient::Hooks turned_away_;
   std::string path_;
   std::string group_;
   LocalSocketKind kind_;

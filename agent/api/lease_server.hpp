@@ -66,8 +66,12 @@ class LeaseServer {
     /// The client of a request or a lease is gone. Never called from within one of the functions
     /// below.
     std::function<void(LeaseClientId)> on_gone;
-    /// To be closed where that may block.
-    std::function<void(std::vector<UniqueFd>)> discard;
+    /// A stranger's, or his connection with what he sent and nobody read: to be closed where that
+    /// may block.
+    std::function<void(uid_t, std::vector<UniqueFd>)> discard;
+    /// So much of this user's, or with none of everybody's, is still to be closed that no more is
+    /// to be taken. Asked now and then while that is so.
+    std::function<bool(std::optional<uid_t>)> is_behind;
   };
 
   LeaseServer(boost::asio::io_context& loop, Limits limits, Callbacks callbacks);

@@ -260,7 +260,10 @@ Result<void> Agent::Impl::listen_for_leases() {
     if (warmer_->jobs().running() > 0) fast_tick();
   };
   callbacks.on_gone = [this](api::LeaseClientId client) { leases_->on_gone(client); };
-  callbacks.discard = [this](std::vector<UniqueFd> fds) { leases_->discard(std::move(fds)); };
+  callbacks.discard = [this](uid_t uid, std::vector<UniqueFd> fds) {
+    leases_->discard(uid, std::move(fds));
+  };
+  callbacks.is_behind = [this](std::optional<uid_t> uid) { return leases_->is_behind(uid); };
   lease_server_ =
       std::make_unique<api::LeaseServer>(loop_, api::LeaseServer::Limits{}, std::move(callbacks));
   leases_->serve_on(*lease_server_);

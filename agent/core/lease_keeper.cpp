@@ -30,16 +30,28 @@ constexpr unsigned kMaxLoads = 3;
 /// for itself, and everybody else's, and the rest that the slow lane does, for a moment.
 constexpr std::size_t kMaxTurns = 16;
 
-/// What a stranger's descriptor leads to, if he may read by it.
-Result<os::FileIdentity> identity_of_source(const UniqueFd& fd) {
+/// A stranger may send what never ends: a file of a file system of his own, a socket that lingers.
+/// While that is so, no more is taken from him; and past the second bound from anybody, which is
+/// far from what the agent may have open.
+constexpr std::size_t kMaxUnclosed = 256;
+constexpr std::size_t kMaxAllUnclosed = 1024;
+
+/// What a stranger's descriptor leads to, if he may read by it. Where his file lies in none of the
+/// file systems that models are in, it is his own, and neither asked nor closed here.
+Result<os::FileIdentity> identity_of_source(UniqueFd& fd, const std::set<std::uint64_t>& devices) {
   const int flags = ::fcntl(fd.get(), F_GETFL);
   if (flags < 0) return make_system_error(errno, "the descriptor that was handed over");
   if ((flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_WRONLY)
     return make_error(Errc::permission_denied, "the descriptor is not open for reading");
-  const os::FileInfo info = TRY(os::stat_fd(fd.get()));
-  if (!S_ISREG(info.mode))
+  const os::FileInfo cached = TRY(os::cached_stat_fd(fd.get()));
+  if (!S_ISREG(cached.mode))
     return make_error(Errc::not_regular_file, "the descriptor that was handed over");
-  return info.identity;
+  if (!devices.contains(cached.identity.dev))
+    return make_error(Errc::model_not_found, "no model has this file");
+  const auto info = os::stat_fd(fd.get());
+  fd.reset();
+  if (!info) return info.error();
+  return info->identity;
 }
 
 /// One user's files that do not answer hold up no other user's.
@@ -97,7 +109,7 @@ void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who, api::Lea
   ask.number = ++last_ask_;
   ask.who = std::move(who);
   ask.model = std::move(request.model);
-  if (request.source) ask.source = std::make_shared<UniqueFd>(std::move(request.source));
+  if (request.source) ask.source = guarded(ask.who.uid, std::move(request.source));
   ask.may_wait = request.wait > 0ms;
   ask.answer_by =
       parts_.world.clock.now() + std::max<std::chrono::milliseconds>(request.wait, kSlowAnswer);
@@ -110,12 +122,15 @@ void LeaseKeeper::on_request(api::LeaseClientId client, os::Reader who, api::Lea
 }
 
 void LeaseKeeper::find_source(api::LeaseClientId client, Ask& ask) {
+  std::set<std::uint64_t> devices;
+  parts_.world.models.each([&](const ModelRecord& record) {
+    for (const tier::FileKey& key : record.keys())
+      devices.insert(key.dev);
+  });
   in_turn(
       client, ask,
-      [source = ask.source] {
-        auto identity = identity_of_source(*source);
-        source->reset();  // here, where it may block
-        return identity;
+      [source = ask.source, devices = std::move(devices)] {
+        return identity_of_source(*source, devices);
       },
       [this, client](const Ask&, const Result<os::FileIdentity>& found) {
         take_source(client, found);
@@ -287,7 +302,7 @@ void LeaseKeeper::grant(api::LeaseClientId client, const Ask& ask, const ModelRe
   note(probe::EventType::lease_granted, **granted);
   ModelRecord* const used = parts_.world.models.find(record.name);
   used->touch(parts_.world.clock);
-  forget(client);
+  asks_.erase(client);
   server_->grant(client, std::move(*grant));
 }
 
@@ -317,7 +332,7 @@ void LeaseKeeper::withdrawn(const ModelRecord& record, const std::string& why) {
 }
 
 void LeaseKeeper::on_gone(api::LeaseClientId client) {
-  forget(client);
+  asks_.erase(client);
   if (const auto lease = parts_.world.leases.end(client))
     note(probe::EventType::lease_ended, *lease);
 }
@@ -336,28 +351,50 @@ void LeaseKeeper::tick() {
   }
 }
 
-/// A descriptor that nobody has looked at yet is closed where that may block.
-void LeaseKeeper::forget(api::LeaseClientId client) {
-  auto node = asks_.extract(client);
-  if (node.empty() || !node.mapped().source) return;
-  std::vector<UniqueFd> fds;
-  fds.push_back(std::move(*node.mapped().source));
-  discard(std::move(fds));
-}
-
 void LeaseKeeper::refuse(api::LeaseClientId client, const Error& error) {
-  forget(client);
+  asks_.erase(client);
   server_->refuse(client, error);
 }
 
-void LeaseKeeper::discard(std::vector<UniqueFd> fds) {
+std::shared_ptr<UniqueFd> LeaseKeeper::guarded(uid_t uid, UniqueFd source) {
+  return {new UniqueFd(std::move(source)),
+          [this, uid, here = std::weak_ptr<const bool>(here_)](UniqueFd* left) {
+            const std::unique_ptr<UniqueFd> owned(left);
+            if (!*owned || here.expired()) return;
+            std::vector<UniqueFd> fds;
+            fds.push_back(std::move(*owned));
+            discard(uid, std::move(fds));
+          }};
+}
+
+void LeaseKeeper::discard(uid_t uid, std::vector<UniqueFd> fds) {
+  const std::size_t count = fds.size();
+  const bool was_behind = is_behind(std::nullopt);
+  unclosed_[uid] += count;
+  all_unclosed_ += count;
+  if (!was_behind && is_behind(std::nullopt)) {
+    log::warning(
+        "lease socket: {} descriptors that clients sent, {} of them user {}'s, do not close; new "
+        "clients wait until that changes",
+        all_unclosed_, unclosed_[uid], uid);
+  }
   parts_.world.slow.run_at(
       "descriptors of strangers",
       [fds = std::move(fds)]() mutable {
         fds.clear();
         return true;
       },
-      [](bool) {});
+      [this, uid, count](bool) {
+        all_unclosed_ -= count;
+        const auto of_uid = unclosed_.find(uid);
+        if ((of_uid->second -= count) == 0) unclosed_.erase(of_uid);
+      });
+}
+
+bool LeaseKeeper::is_behind(std::optional<uid_t> uid) const {
+  if (all_unclosed_ >= kMaxAllUnclosed) return true;
+  const auto of_uid = uid ? unclosed_.find(*uid) : unclosed_.end();
+  return of_uid != unclosed_.end() && of_uid->second >= kMaxUnclosed;
 }
 
 void LeaseKeeper::note(probe::EventType type, const lease::Lease& lease, std::string detail) {

@@ -34,7 +34,9 @@ class LeaseKeeper {
   void on_request(api::LeaseClientId client, os::Reader who, api::LeaseRequest request);
   void on_gone(api::LeaseClientId client);
   /// Closes what a stranger sent: that may block.
-  void discard(std::vector<UniqueFd> fds);
+  void discard(uid_t uid, std::vector<UniqueFd> fds);
+  /// So much is still to be closed that no more is to be taken: of this user, or of all.
+  bool is_behind(std::optional<uid_t> uid) const;
 
   /// The model's copies are no longer there for others: who has a lease is asked to close it.
   void withdrawn(const ModelRecord& record, const std::string& why);
@@ -84,7 +86,8 @@ class LeaseKeeper {
   template <class Work, class Then>
   void in_turn(api::LeaseClientId client, Ask& ask, Work work, Then then);
   void next_turn();
-  void forget(api::LeaseClientId client);
+  /// A stranger's descriptor that is discarded, if open, by whoever has it last.
+  std::shared_ptr<UniqueFd> guarded(uid_t uid, UniqueFd source);
   void refuse(api::LeaseClientId client, const Error& error);
   void note(probe::EventType type, const lease::Lease& lease, std::string detail = {});
 
@@ -92,7 +95,10 @@ class LeaseKeeper {
   api::LeaseServer* server_ = nullptr;
   std::map<api::LeaseClientId, Ask> asks_;
   std::uint64_t last_ask_ = 0;
-  std::set<uid_t> at_work_;               // whose turn it is
+  std::set<uid_t> at_work_;                // whose turn it is
+  std::map<uid_t, std::size_t> unclosed_;  // descriptors that were discarded
+  std::size_t all_unclosed_ = 0;
+  std::shared_ptr<const bool> here_ = std::make_shared<const bool>(true);  // for what outlives this
   std::map<std::string, Index> indexes_;  // of whole models, by name
 };
 

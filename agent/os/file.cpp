@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -127,6 +128,24 @@ Result<FileInfo> stat_fd(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return make_system_error(errno, "fstat");
   return info_of(status);
+}
+
+Result<FileInfo> cached_stat_fd(int fd) {
+  struct statx status {};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &status) != 0)
+    return make_system_error(errno, "statx");
+  const auto nanoseconds_of = [](const statx_timestamp& time) {
+    return nanoseconds({static_cast<time_t>(time.tv_sec), static_cast<long>(time.tv_nsec)});
+  };
+  FileInfo info;
+  info.identity = {makedev(status.stx_dev_major, status.stx_dev_minor), status.stx_ino,
+                   status.stx_size, nanoseconds_of(status.stx_mtime),
+                   nanoseconds_of(status.stx_ctime)};
+  info.mode = status.stx_mode;
+  info.uid = status.stx_uid;
+  info.gid = status.stx_gid;
+  info.nlink = status.stx_nlink;
+  return info;
 }
 
 Result<FileInfo> stat_path(const std::string& path) {

@@ -35,6 +35,8 @@ struct FileInfo {
 Result<UniqueFd> open_regular(const std::string& path);
 
 Result<FileInfo> stat_fd(int fd);
+/// The same, of what this kernel knows already: no file server is asked, that might not answer.
+Result<FileInfo> cached_stat_fd(int fd);
 Result<FileInfo> stat_path(const std::string& path);  // follows symlinks
 
 /// Is it a regular file by name only, whose content the kernel makes up as it is read (procfs,

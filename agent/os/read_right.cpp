@@ -3,7 +3,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -11,7 +13,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "agent/base/unique_fd.hpp"
@@ -51,13 +55,22 @@ bool become(const Reader& who) {
          ::syscall(SYS_setresuid, kAsItIs, who.uid, kAsItIs) == 0;
 }
 
-[[noreturn]] void be_the_child(const Reader& who, const std::vector<FileToRead>& files, int tell) {
+/// A child process like that of fork(), but that it has our table of descriptors, not a copy of it:
+/// some are strangers', and the end of a process that has one of its own closes them, which can
+/// take as long as they like. It opens one file at a time, and closes it.
+pid_t fork_sharing_files() {
+  const long child =
+      ::syscall(SYS_clone, CLONE_FILES | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  return static_cast<pid_t>(child);
+}
+
+/// No memory is allocated here: another thread may have been at it when this process was made.
+[[noreturn]] void be_the_child(const Reader& who, const std::vector<FileToRead>& files,
+                               Verdict& verdict) {
   // He may not look into this process, which is a copy of ours.
   ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-  const Verdict verdict =
-      become(who) ? try_to_open(files) : Verdict{Verdict::Kind::no_identity, errno, 0};
-  const ssize_t told = ::write(tell, &verdict, sizeof verdict);
-  ::_exit(told == sizeof verdict ? 0 : 1);
+  verdict = become(who) ? try_to_open(files) : Verdict{Verdict::Kind::no_identity, errno, 0};
+  ::_exit(0);
 }
 
 /// Children that did not end when they were killed: a dead network file system holds them.
@@ -131,28 +144,28 @@ Result<void> check_may_read(const Reader& who, const std::vector<FileToRead>& fi
   if (files.empty()) return {};
   if (who.uid == 0) return judge(try_to_open(files), files);
   stragglers().reap();
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return make_system_error(errno, "pipe");
-  const UniqueFd hear(ends[0]);
-  UniqueFd tell(ends[1]);
-  const pid_t child = ::fork();
+  void* const memory =
+      ::mmap(nullptr, sizeof(Verdict), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return make_system_error(errno, "mmap");
+  const std::unique_ptr<void, void (*)(void*)> unmap(
+      memory, [](void* shared) { ::munmap(shared, sizeof(Verdict)); });
+  Verdict& verdict = *new (memory) Verdict;
+  const pid_t child = fork_sharing_files();
   if (child < 0) return make_error(Errc::unavailable, "no process to try it in");
-  if (child == 0) be_the_child(who, files, tell.get());
-  tell.reset();
+  if (child == 0) be_the_child(who, files, verdict);
 
-  pollfd heard{hear.get(), POLLIN, 0};
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0U)));
+  pollfd ended{process.get(), POLLIN, 0};
   int ready = 0;
   do {
-    ready = ::poll(&heard, 1, static_cast<int>(patience.count()));
+    ready = process ? ::poll(&ended, 1, static_cast<int>(patience.count())) : -1;
   } while (ready < 0 && errno == EINTR);
-  Verdict verdict;
-  const bool told = ready > 0 && ::read(hear.get(), &verdict, sizeof verdict) == sizeof verdict;
-  if (told) {
-    ::waitpid(child, nullptr, 0);  // it has nothing left to do but end
-    return judge(verdict, files);
+  int status = 0;
+  if (ready > 0 && ::waitpid(child, &status, 0) == child) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return judge(verdict, files);
+    return make_error(Errc::unavailable, "the process that was to try it died");
   }
   end_child(child);
-  if (ready > 0) return make_error(Errc::unavailable, "the process that was to try it died");
   return make_error(Errc::timeout, "its files do not answer");
 }
 

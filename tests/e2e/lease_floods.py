@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 """What one user asks of the lease socket in a flood is a matter of his own: nobody else waits for
 it, and the agent does not grow by it. Mounts are made in a namespace of the test's own."""
+import contextlib
 import os
 import socket
 
@@ -57,7 +58,8 @@ def who_asks_and_goes_holds_up_nobody(build, folder):
 
         def ask_and_go():
             for _ in range(20000):
-                with connected(agent) as client:
+                # He may be told that he has too many connections, which end as fast as they can.
+                with contextlib.suppress(OSError), connected(agent) as client:
                     client.send(b'{"op":"lease","model":"many"}')
             return "done"
         flood = Somebody(NOBODY, ask_and_go)

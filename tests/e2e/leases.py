@@ -343,6 +343,46 @@ def who_misbehaves_hurts_nobody(build, folder):
         agent.stop()
 
 
+def what_does_not_close_stops_nobody(build, folder):
+    """The last reference to a socket that lingers, in packets that are read, and that are not."""
+    path = folder / "m.gguf"
+    write_gguf(path, MIB)
+    open_to_all(folder)
+    os.chmod(path, 0o644)
+    settings = for_everybody(config(folder, ("m", path, PINNED, BOOT)))
+    with Agent(build, folder, settings) as agent, socket.socket() as listener:
+        until_pinned(agent)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+
+        def lingering():
+            client = socket.create_connection(listener.getsockname())
+            client.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    client.send(bytes(65536))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
+            return client
+
+        for packets in ([(b"garbage", 0), (b"unread", 1)], [(b"too many", 9)],
+                        [(b'{"op":"lease","source_fd":0}', 1)]):
+            agent.process.send_signal(signal.SIGSTOP)  # so that its references are the last ones
+            raw = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            raw.connect(lease_path(agent))
+            for text, count in packets:
+                some = [lingering() for _ in range(count)]
+                socket.send_fds(raw, [text], [one.fileno() for one in some])
+                for one in some:
+                    os.close(one.detach())
+            agent.process.send_signal(signal.SIGCONT)
+            assert agent.call("GET", "/v1/status", timeout=60)[0] == 200
+            raw.close()
+            assert agent.call("GET", "/v1/status", timeout=60)[0] == 200
+            until_granted(agent, "m")[0].socket.close()
+            assert as_user(NOBODY, "m", agent) == "granted"
+        agent.kill()
+
+
 def until_end(client):
     """The agent hangs up."""
     while True:
@@ -485,5 +525,6 @@ if __name__ == "__main__":
     main([a_lease_is_the_copy_and_ends_with_its_connection, an_open_file_names_its_model,
           only_who_may_read_the_files_gets_a_lease, what_is_dropped_is_revoked_and_drains,
           a_changed_file_is_another_generation, who_misbehaves_hurts_nobody,
-          one_user_cannot_take_all_connections, clients_that_are_killed_leave_nothing,
-          a_killed_agent_takes_nothing_from_its_clients, a_set_of_many_files])
+          what_does_not_close_stops_nobody, one_user_cannot_take_all_connections,
+          clients_that_are_killed_leave_nothing, a_killed_agent_takes_nothing_from_its_clients,
+          a_set_of_many_files])
