@@ -78,7 +78,8 @@ def killed_at_any_moment(build, folder):
             size = os.path.getsize(path)
             assert resident(path) == pages(size)
         leftovers = sorted(os.listdir(agent.run_dir)) + sorted(os.listdir(agent.state_dir))
-        assert leftovers == ["andirond.lock", "control.sock", "hook.sock", "wanted.json"], leftovers
+        assert leftovers == ["andirond.lock", "control.sock", "hook.sock", "lease.sock",
+                             "wanted.json"], leftovers
         agent.stop()
 
 
