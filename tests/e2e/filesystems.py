@@ -130,6 +130,19 @@ def overlay(folder, name, lower):
         subprocess.run(["umount", "-l", point], check=False)
 
 
+def on_each_disk(exercise):
+    """A test, exercise(build, folder, mount point), for each file system that disks have."""
+    def on(name, mkfs, megabytes):
+        def test(build, folder):
+            with mounted(folder, name, mkfs, megabytes) as point:
+                if point:
+                    exercise(build, folder, point)
+        test.__name__ = name
+        return test
+    return [on("ext4", ["mkfs.ext4", "-q", "-F"], 128), on("xfs", ["mkfs.xfs", "-q"], 400),
+            on("btrfs", ["mkfs.btrfs", "-q"], 400)]
+
+
 def ext4(build, folder):
     with mounted(folder, "ext4", ["mkfs.ext4", "-q", "-F"], 128) as point:
         if point:

@@ -16,7 +16,7 @@ HAS_NUMPY = interpreter.find("numpy")
 
 import andiron
 import andiron.safetensors
-from filesystems import mounted, overlay
+from filesystems import on_each_disk, overlay
 from harness import MIB, Agent, main, make_cold, mincore_resident, own_namespace, until
 from lease_wire import lease_path
 from pinned_filesystems import sha256
@@ -85,24 +85,6 @@ def exercise(build, folder, root):
         agent.stop()
 
 
-def ext4(build, folder):
-    with mounted(folder, "ext4", ["mkfs.ext4", "-q", "-F"], 128) as point:
-        if point:
-            exercise(build, folder, point)
-
-
-def xfs(build, folder):
-    with mounted(folder, "xfs", ["mkfs.xfs", "-q"], 400) as point:
-        if point:
-            exercise(build, folder, point)
-
-
-def btrfs(build, folder):
-    with mounted(folder, "btrfs", ["mkfs.btrfs", "-q"], 400) as point:
-        if point:
-            exercise(build, folder, point)
-
-
 def overlayfs(build, folder):
     os.makedirs(folder / "lower")
     with overlay(folder, "over", folder / "lower") as point:
@@ -114,4 +96,4 @@ if __name__ == "__main__":
     own_namespace()
     if not HAS_NUMPY:
         print("without numpy, which is not there: its arrays are not compared")
-    main([ext4, xfs, btrfs, overlayfs])
+    main([*on_each_disk(exercise), overlayfs])

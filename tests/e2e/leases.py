@@ -9,7 +9,6 @@ import mmap
 import os
 import random
 import signal
-import socket
 import struct
 
 from harness import MIB, Agent, confined, main, make_cold, resident, until, write_gguf

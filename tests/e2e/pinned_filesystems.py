@@ -8,7 +8,7 @@ import random
 import shutil
 import subprocess
 
-from filesystems import mounted, overlay
+from filesystems import mounted, on_each_disk, overlay
 from harness import (GIB, MIB, Agent, main, make_cold, meminfo, mincore_resident, own_namespace,
                      until)
 
@@ -133,24 +133,6 @@ def exercise(build, folder, root, sizes=SIZES, budget="512MiB", compressible=Fal
         agent.stop()
 
 
-def ext4(build, folder):
-    with mounted(folder, "ext4", ["mkfs.ext4", "-q", "-F"], 128) as point:
-        if point:
-            exercise(build, folder, point)
-
-
-def xfs(build, folder):
-    with mounted(folder, "xfs", ["mkfs.xfs", "-q"], 400) as point:
-        if point:
-            exercise(build, folder, point)
-
-
-def btrfs(build, folder):
-    with mounted(folder, "btrfs", ["mkfs.btrfs", "-q"], 400) as point:
-        if point:
-            exercise(build, folder, point)
-
-
 def btrfs_compressed(build, folder):
     with mounted(folder, "zbtrfs", ["mkfs.btrfs", "-q"], 400, ",compress-force=zstd") as point:
         if point:
@@ -180,4 +162,4 @@ def larger_than_two_gib(build, folder):
 
 if __name__ == "__main__":
     own_namespace()
-    main([ext4, xfs, btrfs, btrfs_compressed, overlayfs, larger_than_two_gib])
+    main([*on_each_disk(exercise), btrfs_compressed, overlayfs, larger_than_two_gib])
